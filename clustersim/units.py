@@ -1,0 +1,120 @@
+"""Quantities at the border: strings with a suffix in, strings with a suffix out.
+
+Inside the product everything is bytes, bytes/s (one direction, payload), FLOP, FLOP/s and seconds;
+the engine counts integer picoseconds. This is the only place that knows suffixes.
+
+>>> parse("200 Gb/s", "bandwidth"), parse("80 GiB", "size"), parse("5 us", "time")
+(25000000000, 85899345920, 5e-06)
+>>> bandwidth_text(25e9), size_text(85899345920), time_text(0.00125)
+('25 GB/s', '85.9 GB (80 GiB)', '1.25 ms')
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+PS_PER_S = 10**12
+
+_DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_PREFIX = {**_DECIMAL, **_BINARY}
+_BYTES = {"B": Fraction(1), "b": Fraction(1, 8)}
+_TIME = {
+    "ps": Fraction(1, 10**12),
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "μs": Fraction(1, 10**6),
+    "ms": Fraction(1, 10**3),
+    "s": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+}
+_FACTORS: dict[str, dict[str, Fraction]] = {
+    "bandwidth": {f"{p}{u}/s": f * v for p, f in _PREFIX.items() for u, v in _BYTES.items()},
+    "size": {f"{p}B": Fraction(f) for p, f in _PREFIX.items()},
+    "time": _TIME,
+    "compute": {f"{p}{u}": Fraction(f) for p, f in _DECIMAL.items() for u in ("FLOP/s", "FLOPS")},
+}
+EXAMPLES = {"bandwidth": "200 Gb/s or 25 GB/s", "size": "80 GiB or 25 MB", "time": "5 us or 1.5 s", "compute": "312 TFLOP/s"}
+_WHOLE = {"bandwidth", "size"}
+_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
+_MAX_EXPONENT = 30
+
+
+def parse(text: object, dimension: str) -> int | float:
+    """The value of ``text`` in base units: int for bandwidth (B/s) and size (B), float for time (s) and compute (FLOP/s).
+
+    Raises ValueError, with an example of the right form, for a bare number, an unknown suffix, or no number at all.
+    """
+    example = f"write for example {EXAMPLES[dimension]}"
+    if isinstance(text, bool) or not isinstance(text, (int, float, str)):
+        raise ValueError(f"expected a quantity with a unit, {example}")
+    match = _NUMBER.fullmatch(str(text))
+    if match is None:
+        raise ValueError(f"{str(text)!r} is not a number with a unit; {example}")
+    number, suffix = match.groups()
+    if not suffix:
+        raise ValueError(f"{text} has no unit; {example}")
+    factor = _FACTORS[dimension].get(suffix)
+    if factor is None:
+        raise ValueError(f"unknown unit {suffix!r} in {str(text)!r}; {example}")
+    exponent = re.search(r"[eE]([+-]?\d+)$", number)
+    if len(number) > 60 or (exponent and abs(int(exponent[1])) > _MAX_EXPONENT):
+        raise ValueError(f"{str(text)[:40]!r} is out of range; {example}")
+    value = Fraction(number) * factor
+    return round(value) if dimension in _WHOLE else float(value)
+
+
+def to_ps(seconds: float) -> int:
+    """Seconds as the engine's integer picoseconds, rounded to nearest."""
+    return round(seconds * PS_PER_S)
+
+
+def transfer_ps(volume_bytes: Fraction | int, capacity_bytes_s: int) -> int:
+    """Time of ``volume_bytes`` at ``capacity_bytes_s``, in ps, rounded once (half up) so that it is exact to 1 ps."""
+    volume = Fraction(volume_bytes)
+    return (2 * volume.numerator * PS_PER_S + volume.denominator * capacity_bytes_s) // (
+        2 * volume.denominator * capacity_bytes_s
+    )
+
+
+def _scaled(value: float, prefixes: dict[str, int], unit: str) -> str:
+    best = ""
+    for prefix, factor in prefixes.items():
+        if prefix != "K" and abs(value) >= factor:
+            best = prefix
+    return f"{value / prefixes.get(best, 1):.4g} {best}{unit}"
+
+
+def bandwidth_text(bytes_s: float) -> str:
+    """``25 GB/s``."""
+    return _scaled(bytes_s, _DECIMAL, "B/s")
+
+
+def size_text(size_bytes: float) -> str:
+    """Both conventions, since tools mix them: ``85.9 GB (80 GiB)``."""
+    if abs(size_bytes) < 1000:
+        return f"{size_bytes:.4g} B"
+    return f"{decimal_size_text(size_bytes)} ({_scaled(size_bytes, {'': 1, **_BINARY}, 'B')})"
+
+
+def decimal_size_text(size_bytes: float) -> str:
+    """``85.9 GB``."""
+    return _scaled(size_bytes, _DECIMAL, "B")
+
+
+def flops_text(flop_s: float) -> str:
+    """``139.8 TFLOP/s``."""
+    return _scaled(flop_s, _DECIMAL, "FLOP/s")
+
+
+def time_text(seconds: float) -> str:
+    """The largest of s, ms, us, ns, ps in which the number is at least one: ``1.25 ms``."""
+    if seconds == 0:
+        return "0 s"
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
+        if abs(seconds) >= factor * 0.9999995:
+            return f"{seconds / factor:.4g} {unit}"
+    return f"{seconds / 1e-12:.4g} ps"
