@@ -1,0 +1,7 @@
+"""``python -m clustersim``."""
+
+import sys
+
+from clustersim.cli import main
+
+sys.exit(main())

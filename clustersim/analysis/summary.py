@@ -1,0 +1,153 @@
+"""The figures of one step, in SI units: what ``summary.json`` holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from clustersim.analysis.ranks import rank_times
+from clustersim.program.kinds import COMMUNICATION
+from clustersim.trace.trace import Trace
+
+_PS = 1e-12
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """What the trace does not hold: ``ranks`` of the whole job, each simulated rank standing for ``multiplicity`` of them;
+
+    ``tokens``, model and hardware FLOP of one step (full attention); the peak of one GPU in FLOP/s, None where times are
+    given and not computed; usable bytes of one GPU; kind and capacity of each link in use.
+    """
+
+    ranks: int
+    multiplicity: int
+    tokens: int
+    model_flops: float
+    hardware_flops: float
+    peak_flop_s: float | None
+    memory_bytes: int
+    link_kinds: dict[str, str]
+    link_capacities_bytes_s: dict[str, int]
+
+
+def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dict[str, Any]:
+    """The summary; per-rank figures are means over ranks, ``per_rank`` has their least, median and greatest.
+
+    ``overlap`` averages over the ranks that communicate and is None when none does. ``bubble_of_ideal`` is the mean bubble
+    over the mean compute. ``communication_bytes`` is what all ranks of the job send.
+    """
+    step_ps = trace.makespan_ps
+    step_s = step_ps * _PS
+    times = rank_times(trace)
+    busy_s = float(times["compute_ps"].mean()) * _PS
+    peaks = peak_memory_bytes(trace)
+    by_rank = pd.DataFrame(
+        {
+            "compute_s": times["compute_ps"] * _PS,
+            "communication_s": times["communication_ps"] * _PS,
+            "exposed_communication_s": times["exposed_ps"] * _PS,
+            "idle_s": times["idle_ps"] * _PS,
+            "wait_s": times["wait_ps"] * _PS,
+            "bubble_of_total": _ratio(step_ps - times["compute_ps"], step_ps),
+            "bubble_of_ideal": _ratio(step_ps - times["compute_ps"], times["compute_ps"]),
+            "compute_utilization": _ratio(times["compute_ps"], step_ps),
+            "overlap": _ratio(times["hidden_ps"], times["communication_ps"]),
+            "peak_memory_bytes": times["rank"].map(peaks).astype(np.int64),
+        }
+    )
+    per_gpu_s = facts.ranks * step_s
+    model_rate, hardware_rate = _ratio(facts.model_flops, per_gpu_s), _ratio(facts.hardware_flops, per_gpu_s)
+    mean = by_rank.mean()
+    return _plain(
+        {
+            "step_time_s": step_s,
+            "ideal_compute_s": busy_s,
+            "tokens_per_s": _ratio(facts.tokens, step_s),
+            "model_flops_per_gpu_s": model_rate,
+            "hardware_flops_per_gpu_s": hardware_rate,
+            "mfu": _ratio(model_rate, facts.peak_flop_s),
+            "hfu": _ratio(hardware_rate, facts.peak_flop_s),
+            "bubble_of_total": mean["bubble_of_total"],
+            "bubble_of_ideal": _ratio(step_s - busy_s, busy_s),
+            "compute_utilization": mean["compute_utilization"],
+            "overlap": mean["overlap"],
+            "exposed_communication_s": mean["exposed_communication_s"],
+            "idle_s": mean["idle_s"],
+            "wait_s": mean["wait_s"],
+            "peak_memory_bytes": max(peaks.values()),
+            "fits": max(peaks.values()) <= facts.memory_bytes,
+            "communication_bytes": communication_bytes(trace.ops, facts.multiplicity),
+            "links": _links(trace, facts),
+            "ranks": facts.ranks,
+            "simulated_ranks": len(times),
+            "events": events,
+            "wall_s": wall_s,
+            "per_rank": {name: _spread(column) for name, column in by_rank.items()},
+        }
+    )
+
+
+def communication_bytes(ops: pd.DataFrame, multiplicity: int = 1) -> dict[str, int]:
+    """Bytes that the ranks send, by kind: ``tensor``, ``data``, ``pipeline``. A receive sends nothing."""
+    sums = ops.groupby("kind", observed=True)["bytes"].sum()
+    totals = dict.fromkeys(COMMUNICATION.values(), 0)
+    for kind, of in COMMUNICATION.items():
+        if kind != "recv":
+            totals[of] += int(sums.get(kind, 0)) * multiplicity
+    return totals
+
+
+def peak_memory_bytes(trace: Trace) -> dict[int, int]:
+    """By rank, the most bytes held at a time: changes at one time count together."""
+    at_once = trace.memory.groupby(["rank", "time_ps"], sort=True)["bytes"].sum()
+    return {int(rank): int(held.cumsum().max()) for rank, held in at_once.groupby(level="rank")}
+
+
+def _links(trace: Trace, facts: StepFacts) -> dict[str, dict[str, float]]:
+    """By kind, over the links in use: mean and peak share of the capacity, and the bytes over all such links of the job."""
+    use = trace.links
+    seconds = (use["end_ps"] - use["start_ps"]).to_numpy() * _PS
+    rate = use["rate_bytes_s"].to_numpy()
+    capacity = use["link"].astype(str).map(facts.link_capacities_bytes_s).to_numpy(dtype=float)
+    rows = pd.DataFrame(
+        {
+            "kind": use["link"].astype(str).map(facts.link_kinds),
+            "link": use["link"].astype(str),
+            "bytes": rate * seconds,
+            "busy_s": rate / capacity * seconds,
+            "peak": rate / capacity,
+        }
+    )
+    step_s = trace.makespan_ps * _PS
+    return {
+        kind: {
+            "mean_utilization": float(of["busy_s"].sum()) / of["link"].nunique() / step_s,
+            "peak_utilization": float(of["peak"].max()),
+            "bytes": round(float(of["bytes"].sum()) * facts.multiplicity),
+        }
+        for kind, of in rows.groupby("kind", sort=True)
+    }
+
+
+def _ratio(a: Any, b: Any) -> Any:
+    """a / b; None (or NaN in a column) where there is nothing to divide by."""
+    if isinstance(a, pd.Series) or isinstance(b, pd.Series):
+        return a / (b.where(b != 0) if isinstance(b, pd.Series) else b or np.nan)
+    return None if a is None or not b else a / b
+
+
+def _spread(column: pd.Series) -> dict[str, Any]:
+    return {"min": column.min(), "median": column.median(), "max": column.max()}
+
+
+def _plain(value: Any) -> Any:
+    """Python numbers throughout, None for NaN: what JSON can hold."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and value != value else value

@@ -1,0 +1,62 @@
+"""``clustersim gantt``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from clustersim import units
+from clustersim.commands.output import print_files, print_json
+from clustersim.errors import InputError
+from clustersim.plots.gantt import gantt as draw
+from clustersim.trace.files import read_trace
+
+
+def gantt(options: argparse.Namespace) -> None:
+    """Draw the chart of a run folder."""
+    folder, output = Path(options.trace), Path(options.output)
+    trace = read_trace(folder)
+    step = units.time_text(trace.makespan_ps / units.PS_PER_S)
+    draw(
+        trace.ops,
+        output,
+        title=f"{_title(folder)}: step {step}",
+        ranks=None if options.ranks is None else _ranks(options.ranks),
+        start_s=_time("--from", options.start),
+        end_s=_time("--to", options.end),
+    )
+    if options.json:
+        print_json({"files": [str(output)]})
+    else:
+        print_files([output])
+
+
+def _title(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["title"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return folder.name  # tables without a manifest can still be drawn
+
+
+def _time(option: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return float(units.parse(text, "time"))
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
+def _ranks(text: str) -> list[int]:
+    ranks: set[int] = set()
+    try:
+        for part in text.split(","):
+            first, dash, last = part.partition("-")
+            low, high = int(first), int(last) if dash else int(first)
+            if not 0 <= low <= high <= low + 10**6:
+                raise ValueError
+            ranks.update(range(low, high + 1))
+    except ValueError:
+        raise InputError(f"--ranks {text}: expected rank numbers and ranges, for example 0-3,8") from None
+    return sorted(ranks)

@@ -1,0 +1,127 @@
+"""``clustersim run`` and ``clustersim compare``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from clustersim import units
+from clustersim.commands.output import ProgressLine, print_files, print_json, print_warnings
+from clustersim.errors import InputError
+from clustersim.experiment import Experiment, load
+from clustersim.simulation import Run, simulate, title, write_run
+from clustersim.trace.files import check_writable
+
+
+def run(options: argparse.Namespace) -> None:
+    """Simulate one experiment, write its run folder, print its figures."""
+    experiment = load(options.experiment, options.overrides)
+    folder = _folder(options, "")
+    done = _simulate(experiment, options)
+    paths = write_run(done, folder)
+    if not options.no_plot:
+        paths.append(_draw(done, folder))
+    if options.json:
+        print_json(done.summary)
+        return
+    _print_table([done])
+    print_files(paths)
+
+
+def compare(options: argparse.Namespace) -> None:
+    """The same work under several strategies: a run folder each, one table, one picture."""
+    from clustersim.plots.gantt import compare_gantt
+
+    names = [name.strip() for name in options.strategies.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise InputError(f"--strategies {options.strategies}: expected different names with commas, for example standard,lga,mpp")
+    experiments = [load(options.experiment, options.overrides, strategy=name) for name in names]
+    folder = _folder(options, "-compare")
+    runs, paths = [], []
+    for experiment in experiments:
+        done = _simulate(experiment, options)
+        runs.append(done)
+        paths += write_run(done, folder / done.experiment.strategy.name)
+    picture = folder / "comparison.png"
+    compare_gantt([(_headline(done), done.trace.ops) for done in runs], picture)
+    paths.append(picture)
+    if options.json:
+        print_json({"runs": [{"strategy": done.experiment.strategy.name, **done.summary} for done in runs]})
+        return
+    _print_table(runs)
+    print_files(paths)
+
+
+def _folder(options: argparse.Namespace, suffix: str) -> Path:
+    folder = Path(options.output) if options.output else Path("runs") / (Path(options.experiment).stem + suffix)
+    check_writable(folder)
+    return folder
+
+
+def _simulate(experiment: Experiment, options: argparse.Namespace) -> Run:
+    print_warnings(experiment.warnings)
+    progress = ProgressLine(experiment.strategy.name)
+    try:
+        return simulate(experiment, fold=not options.no_fold, progress=progress)
+    finally:
+        progress.close()
+
+
+def _draw(done: Run, folder: Path) -> Path:
+    from clustersim.plots.gantt import gantt
+
+    path = folder / "gantt.png"
+    gantt(done.trace.ops, path, title=_headline(done))
+    return path
+
+
+def _headline(done: Run) -> str:
+    return f"{title(done.experiment)}: step {units.time_text(done.summary['step_time_s'])}"
+
+
+def _percent(value: float | None) -> str:
+    return "none" if value is None else f"{100 * value:.1f} %"
+
+
+def _rows(summary: dict[str, Any]) -> dict[str, str]:
+    """The figures people ask for first, each with its unit."""
+    time, size = units.time_text, units.size_text
+    links = summary["links"]
+    traffic = {kind: units.decimal_size_text(value) for kind, value in summary["communication_bytes"].items() if value}
+    return {
+        "step time": time(summary["step_time_s"]),
+        "tokens per second": f"{summary['tokens_per_s']:,.0f}" if summary["tokens_per_s"] is not None else "none",
+        "model FLOP/s per GPU": units.flops_text(summary["model_flops_per_gpu_s"] or 0),
+        "MFU (recompute not counted)": _percent(summary["mfu"]),
+        "HFU (recompute counted)": _percent(summary["hfu"]),
+        "compute": f"{time(summary['ideal_compute_s'])} ({_percent(summary['compute_utilization'])} of the step)",
+        "exposed communication": time(summary["exposed_communication_s"]),
+        "idle": f"{time(summary['idle_s'])} (waiting for peers {time(summary['wait_s'])})",
+        "bubble, of the step": _percent(summary["bubble_of_total"]),
+        "bubble, of the compute": _percent(summary["bubble_of_ideal"]),
+        "communication hidden (overlap)": _percent(summary["overlap"]),
+        "bytes sent": ", ".join(f"{kind} {value}" for kind, value in traffic.items()) or "none",
+        "links used (mean, peak)": ", ".join(
+            f"{kind} {_percent(link['mean_utilization'])}, {_percent(link['peak_utilization'])}" for kind, link in links.items()
+        )
+        or "none",
+        "peak memory": f"{size(summary['peak_memory_bytes'])}, {'fits' if summary['fits'] else 'DOES NOT FIT'}",
+        "GPUs (simulated)": f"{summary['ranks']:,} ({summary['simulated_ranks']:,})",
+        "simulated in": f"{time(summary['wall_s'])}, {summary['events']:,} events",
+    }
+
+
+def _print_table(runs: list[Run]) -> None:
+    experiment = runs[0].experiment
+    table = Table(title=title(experiment).partition(": ")[2], title_justify="left", title_style="bold")
+    table.add_column("mean over ranks")
+    columns = [_rows(done.summary) for done in runs]
+    for done in runs:
+        table.add_column(done.experiment.strategy.name, justify="right")
+    for name in columns[0]:
+        table.add_row(name, *(column[name] for column in columns))
+    Console(highlight=False).print(table)

@@ -1,0 +1,249 @@
+"""The experiment file: read, checked, overridden. What comes out is complete and consistent.
+
+>>> text = '''
+... model: {layers: 16, hidden: 64, heads: 4}
+... cluster: ideal
+... parallel: {pipeline: 4}
+... strategy: {name: mpp}
+... batch: {global: 8, micro: 1, sequence: 128}
+... cost: {forward: 1 s, backward: 3 s}
+... '''
+>>> experiment = parse(document.loads(text, "example.yaml"), Path("."))
+>>> experiment.schedule.placement[:5], experiment.micro_batches
+((0, 1, 2, 3, 0), 8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from clustersim import document, presets
+from clustersim.cluster.load import LINK_KEYS, load_cluster
+from clustersim.cluster.spec import LINK_KINDS, Cluster
+from clustersim.document import Document, Section
+from clustersim.errors import InputError
+from clustersim.model.flops import RECOMPUTE
+from clustersim.model.load import load_model
+from clustersim.model.memory import PRECISIONS
+from clustersim.model.spec import Model
+from clustersim.program.grid import DEFAULT_ORDER, Grid
+from clustersim.schedule import strategy as strategies
+from clustersim.schedule.actions import Schedule
+from clustersim.schedule.orders import ORDERS
+from clustersim.schedule.strategy import PARTITIONS, PLACEMENTS, TIMINGS, Strategy
+from clustersim.units import to_ps
+
+KEYS = (
+    "model", "cluster", "nodes", "parallel", "strategy", "batch", "precision", "recompute", "steps", "cost", "link_delay",
+    *LINK_KINDS,
+)  # fmt: skip
+STRATEGY_KEYS = ("name", "placement", "order", "timing", "chunks", "partition", "overlap", "prefetch")
+_ONLY_ONE = "only 1 is supported so far"
+_PEAK = "peak"
+
+
+@dataclass(frozen=True)
+class FixedCost:
+    """Seconds per layer and micro-batch, and of one reduction or gather of a layer (None: the links decide)."""
+
+    forward_s: float
+    backward_s: float
+    reduce_s: float | None
+    gather_s: float | None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One optimizer step to simulate. ``cost`` is None for the model's own, ``"peak"``, or fixed times.
+
+    ``warnings`` are sentences for the user; ``document`` is what was read, with overrides.
+    """
+
+    model: Model
+    cluster: Cluster
+    grid: Grid
+    strategy: Strategy
+    schedule: Schedule
+    micro_batch: int
+    sequence: int
+    global_batch: int
+    micro_batches: int
+    precision: str
+    recompute: str
+    cost: str | FixedCost | None
+    warnings: tuple[str, ...]
+    document: Document
+
+
+def load(reference: str | Path, overrides: Sequence[str] = (), strategy: str | None = None) -> Experiment:
+    """The experiment in a file (or a shipped one, by name), with ``path.to.key=value`` overrides.
+
+    ``strategy`` replaces the name, and drops what the file says of placement, order, timing and chunks for another one.
+    InputError, one line with the place, for whatever is wrong.
+    """
+    path = presets.find(str(reference), "schedules", Path(), "experiment", str(reference))
+    read = document.load(path).override(overrides)
+    if strategy is not None:
+        read = _with_strategy(read, strategy)
+    return parse(read, path.parent)
+
+
+def _with_strategy(read: Document, name: str) -> Document:
+    given = read.data.get("strategy")
+    if isinstance(given, str):
+        given = {"name": given}
+    if not isinstance(given, dict):
+        given = {}
+    if given.get("name") != name:
+        given = {key: value for key, value in given.items() if key in ("partition", "overlap", "prefetch")}
+    return replace(read, data={**read.data, "strategy": {**given, "name": name}})
+
+
+def parse(read: Document, near: Path) -> Experiment:
+    """Check a document; file names in it are relative to ``near``."""
+    top = read.section("", KEYS)
+    if top.integer("steps", 1) != 1:
+        top.error("steps", _ONLY_ONE)
+    batch = top.section("batch", ("global", "micro", "sequence"))
+    given_sequence = batch.integer("sequence", None, maximum=10**9)
+    model = load_model(top.raw("model"), read, "model", near, given_sequence)
+    sequence = given_sequence or model.sequence
+    if sequence is None:
+        batch.error("sequence", f"missing, and model {model.name} names no sequence length of its own")
+    grid = _read_grid(top)
+    cluster = _read_cluster(top, grid, near)
+    precision = top.choice("precision", PRECISIONS, "bf16" if "bf16" in cluster.gpu.peak_flop_s else "fp16")
+    _check_tensor(top, grid, cluster, model)
+    cost = _read_cost(top)
+    if not isinstance(cost, FixedCost) and precision not in cluster.gpu.peak_flop_s:
+        known = ", ".join(name for name in PRECISIONS if name in cluster.gpu.peak_flop_s)
+        top.error("precision", f"{cluster.gpu.name} has no peak for {precision}; allowed: {known}")
+    micro_batch, global_batch = batch.integer("micro", 1, maximum=10**6), batch.integer("global", maximum=10**9)
+    if global_batch % (micro_batch * grid.data):
+        batch.error(
+            "global", f"{global_batch} sequences do not divide into micro-batches of {micro_batch} on {grid.data} replicas;"
+            f" allowed: multiples of {micro_batch * grid.data}",
+        )  # fmt: skip
+    micro_batches = global_batch // (micro_batch * grid.data)
+    strategy = _read_strategy(top)
+    try:
+        schedule = strategies.build(strategy, model.layers, grid.pipeline, micro_batches)
+    except ValueError as error:
+        key = "strategy.chunks" if "chunks" in str(error) else "parallel.pipeline"
+        read.error(key, str(error))
+    return Experiment(
+        model=model,
+        cluster=cluster,
+        grid=grid,
+        strategy=strategy,
+        schedule=schedule,
+        micro_batch=micro_batch,
+        sequence=sequence,
+        global_batch=global_batch,
+        micro_batches=micro_batches,
+        precision=precision,
+        recompute=top.choice("recompute", RECOMPUTE, "none"),
+        cost=cost,
+        warnings=tuple(_warnings(strategy, schedule, grid)),
+        document=read,
+    )
+
+
+def _read_grid(top: Section) -> Grid:
+    parallel = top.section("parallel", ("data", "pipeline", "tensor", "context", "expert", "order"))
+    for key in ("context", "expert"):
+        if parallel.integer(key, 1) != 1:
+            parallel.error(key, _ONLY_ONE)
+    order = parallel.raw("order", list(DEFAULT_ORDER))
+    if not isinstance(order, list) or sorted(map(str, order)) != sorted(DEFAULT_ORDER):
+        parallel.error("order", f"expected each of {', '.join(DEFAULT_ORDER)} once, fastest first, as [tensor, data, pipeline]")
+    degrees = {name: parallel.integer(name, 1, maximum=10**6) for name in DEFAULT_ORDER}
+    return Grid(**degrees, order=tuple(order))
+
+
+def _read_cluster(top: Section, grid: Grid, near: Path) -> Cluster:
+    read = top.document
+    nodes = top.integer("nodes", None, maximum=10**6)
+    reference = top.text("cluster")
+    cluster = load_cluster(
+        reference,
+        gpus=grid.ranks if nodes is None else 1,
+        nodes=nodes,
+        overrides={kind: top.section(kind, LINK_KEYS) for kind in LINK_KINDS if kind in top},
+        near=near,
+        place=read.place("cluster") + ": cluster",
+        link_delay_ps=to_ps(top.quantity("link_delay", "time", 0.0)),
+    )
+    if cluster.ideal:
+        if nodes is not None:
+            top.error("nodes", "an ideal cluster is as large as the job and has no nodes; leave this out")
+        return replace(cluster, nodes=1, gpus_per_node=grid.ranks)
+    if nodes is not None and cluster.gpus != grid.ranks:
+        degrees = " x ".join(f"{name} {getattr(grid, name)}" for name in reversed(DEFAULT_ORDER))
+        read.error(
+            "parallel", f"{degrees} = {grid.ranks} GPUs, but {nodes} nodes of {cluster.gpus_per_node} have {cluster.gpus};"
+            " allowed: degrees whose product is the number of GPUs, or no `nodes:`",
+        )  # fmt: skip
+    return cluster
+
+
+def _check_tensor(top: Section, grid: Grid, cluster: Cluster, model: Model) -> None:
+    if grid.tensor > cluster.gpus_per_node:
+        top.document.error(
+            "parallel.tensor", f"{grid.tensor} ranks do not fit in a node of {cluster.name};"
+            f" allowed: at most its {cluster.gpus_per_node} GPUs",
+        )  # fmt: skip
+    if model.heads % grid.tensor:
+        allowed = ", ".join(str(t) for t in range(1, min(model.heads, cluster.gpus_per_node) + 1) if model.heads % t == 0)
+        top.document.error(
+            "parallel.tensor", f"{grid.tensor} does not divide the {model.heads} heads of {model.name}; allowed: {allowed}"
+        )
+
+
+def _read_cost(top: Section) -> str | FixedCost | None:
+    value = top.raw("cost", None)
+    if value is None or isinstance(value, str):
+        return None if value is None else top.choice("cost", (_PEAK,))
+    cost = top.section("cost", ("forward", "backward", "reduce", "gather"))
+    return FixedCost(
+        forward_s=cost.quantity("forward", "time"),
+        backward_s=cost.quantity("backward", "time"),
+        reduce_s=cost.quantity("reduce", "time", None),
+        gather_s=cost.quantity("gather", "time", None),
+    )
+
+
+def _read_strategy(top: Section) -> Strategy:
+    known = tuple(strategies.PRESETS)
+    if isinstance(top.raw("strategy"), str):
+        return strategies.PRESETS[top.choice("strategy", known)]
+    section = top.section("strategy", STRATEGY_KEYS)
+    preset = strategies.PRESETS[section.choice("name", known)]
+    return Strategy(
+        name=preset.name,
+        placement=section.choice("placement", tuple(PLACEMENTS), preset.placement),
+        order=section.choice("order", tuple(ORDERS), preset.order),
+        timing=section.choice("timing", TIMINGS, preset.timing),
+        chunks=section.integer("chunks", None, maximum=10**6),
+        partition=section.choice("partition", PARTITIONS, preset.partition),
+        overlap=section.boolean("overlap", preset.overlap),
+        prefetch=section.integer("prefetch", preset.prefetch, minimum=0, maximum=10**6),
+    )
+
+
+def _warnings(strategy: Strategy, schedule: Schedule, grid: Grid) -> list[str]:
+    p, m = grid.pipeline, schedule.micro_batches
+    warnings = []
+    if m < p:
+        warnings.append(
+            f"{m} micro-batches on {p} pipeline stages: with fewer micro-batches than stages every rank idles while the others"
+            " work; use a larger batch, a smaller micro-batch or fewer stages"
+        )
+    if p > 1 and strategy.placement == "contiguous" and schedule.chunks > 1:
+        warnings.append(
+            f"{strategy.name} runs all micro-batches through each layer in turn on contiguous stages, so the stages work one"
+            " after another; mpp has the same order without that loss"
+        )
+    return warnings

@@ -1,0 +1,142 @@
+"""Bytes of the training state and of the activations that the backward needs.
+
+>>> from clustersim.model.presets import preset
+>>> gpt3 = preset("gpt3-175b")
+>>> sum(state_bytes("bf16")) * gpt3.parameters
+2793853550592
+>>> layer_activation_bytes(gpt3, 1, 2048, tensor=8), layer_activation_bytes(gpt3, 1, 2048, tensor=8, recompute="full")
+(578813952, 50331648)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from clustersim.model.flops import RECOMPUTE
+from clustersim.model.spec import Model, share
+
+MASK_BYTES = 1
+"""One element of a dropout mask."""
+LOGIT_BYTES = 4
+"""Logits are kept in 32 bits for the loss."""
+
+
+class StateBytes(NamedTuple):
+    """Bytes per parameter."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+
+
+_STATE = (
+    # Adam beside 16-bit weights keeps a 32-bit copy of them, the momentum and the variance.
+    ("bf16", StateBytes(2, 2, 12)),
+    ("fp16", StateBytes(2, 2, 12)),
+    # Beside 32-bit weights it keeps the momentum and the variance alone.
+    ("fp32", StateBytes(4, 4, 8)),
+)
+PRECISIONS = tuple(precision for precision, _ in _STATE)
+
+
+def state_bytes(precision: str) -> StateBytes:
+    """Bytes per parameter of the weights, the gradients and Adam's state, 16 in all (ZeRO, arXiv 1910.02054, section 3.1).
+
+    ValueError for an unknown precision. The weights' size is also that of an activation's element.
+
+    >>> state_bytes("bf16"), sum(state_bytes("fp32"))
+    (StateBytes(weights=2, gradients=2, optimizer=12), 16)
+    """
+    for known, size in _STATE:
+        if known == precision:
+            return size
+    raise ValueError(f"unknown precision {precision!r}; allowed: {', '.join(PRECISIONS)}")
+
+
+def layer_activation_bytes(
+    model: Model,
+    micro_batch: int,
+    sequence: int,
+    tensor: int = 1,
+    recompute: str = "none",
+    precision: str = "bf16",
+    sequence_parallel: bool = False,
+) -> int:
+    """Bytes that one tensor rank keeps of one layer and micro-batch, from its forward to its backward.
+
+    For the plain GPT in 16 bits (Korthikanti et al., arXiv 2205.05198, equations 1 to 4 and table 2), with a heads:
+
+        none       s b h (10 + 24/t + 5 a s/(h t))
+        selective  s b h (10 + 24/t)
+        full       2 s b h                    (the layer's input alone)
+
+    ``sequence_parallel`` splits what is otherwise on every tensor rank (the 10, and the 2 of ``full``) by t as well. Kernels that
+    never write the scores (FlashAttention) keep what ``selective`` keeps.
+
+    The same tensors are counted for other models: per token, on every rank the inputs of two norms, of QKV and of the MLP
+    (4h elements) and two masks; split over the ranks queries, keys, values and the projection's input, and for the MLP the
+    input of the activation and of the last matrix (2 ffn), or with a gate both its inputs and their product (3 ffn; a fused
+    kernel computes the activated gate again). Per head and pair of tokens the softmax, and with dropout a mask and the
+    softmax after it. Models without dropout keep no masks.
+
+    >>> from clustersim.model.presets import preset
+    >>> layer_activation_bytes(preset("gpt3-175b"), 1, 2048, recompute="selective") == 34 * 2048 * 12288
+    True
+    """
+    if recompute not in RECOMPUTE:
+        raise ValueError(f"unknown recompute {recompute!r}; allowed: {', '.join(RECOMPUTE)}")
+    element = state_bytes(precision).weights
+    tokens = micro_batch * sequence
+    replicas = tensor if sequence_parallel else 1
+    if recompute == "full":
+        return element * share(tokens * model.hidden, replicas)
+    masks = 2 * MASK_BYTES if model.dropout else 0
+    replicated = share(tokens * model.hidden * (4 * element + masks), replicas)
+    heads = share(model.heads, tensor)
+    attention = 2 * (heads + share(model.kv_heads, tensor)) * model.head_size
+    mlp = model.mlp_matrices * share(model.ffn, tensor)
+    total = replicated + element * tokens * (attention + mlp)
+    if recompute == "none":
+        pair = 2 * element + MASK_BYTES if model.dropout else element
+        total += pair * heads * tokens * sequence
+    return total
+
+
+def layer_working_bytes(
+    model: Model,
+    micro_batch: int,
+    sequence: int,
+    tensor: int = 1,
+    precision: str = "bf16",
+    sequence_parallel: bool = False,
+) -> int:
+    """Bytes of the one layer that is being computed again under full recompute: all that ``none`` would keep of it.
+
+    >>> from clustersim.model.presets import preset
+    >>> layer_working_bytes(preset("gpt3-175b"), 1, 2048, tensor=8)
+    578813952
+    """
+    return layer_activation_bytes(model, micro_batch, sequence, tensor, "none", precision, sequence_parallel)
+
+
+def head_activation_bytes(
+    model: Model,
+    micro_batch: int,
+    sequence: int,
+    tensor: int = 1,
+    precision: str = "bf16",
+    sequence_parallel: bool = False,
+) -> int:
+    """Bytes that one tensor rank keeps of the final norm, the output matrix and the loss for one micro-batch.
+
+    The inputs of the norm and of the matrix, and the logits in 32 bits: 4 s b h + 4 s b V/t in 16 bits; the first term
+    divided by t with ``sequence_parallel`` (arXiv 2205.05198, section 4.3). Without a vocabulary the norm's input alone.
+
+    >>> from clustersim.model.presets import preset
+    >>> head_activation_bytes(preset("gpt3-175b"), 1, 2048, tensor=8)
+    153092096
+    """
+    tokens = micro_batch * sequence
+    inputs = 2 if model.vocab else 1
+    replicated = state_bytes(precision).weights * share(inputs * tokens * model.hidden, tensor if sequence_parallel else 1)
+    return replicated + LOGIT_BYTES * tokens * share(model.vocab, tensor)

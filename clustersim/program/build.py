@@ -1,0 +1,59 @@
+"""From an experiment to its program: costs, payloads, lowering, placement on the cluster."""
+
+from __future__ import annotations
+
+from clustersim.experiment import Experiment, FixedCost
+from clustersim.model.flops import head_forward_flops, layer_forward_flops
+from clustersim.model.memory import state_bytes
+from clustersim.model.spec import parameters_per_rank
+from clustersim.program.costs import Costs, computed_costs, fixed_costs
+from clustersim.program.instantiate import instantiate
+from clustersim.program.lower import Traffic, lower
+from clustersim.program.program import Program
+
+
+def build_program(experiment: Experiment, fold: bool = True) -> Program:
+    """What the engine runs; with ``fold`` plainly identical replicas are simulated once."""
+    template = lower(
+        experiment.schedule, experiment.strategy, build_costs(experiment), build_traffic(experiment), experiment.grid.data
+    )
+    return instantiate(template, experiment.grid, experiment.cluster, fold)
+
+
+def build_costs(experiment: Experiment) -> Costs:
+    """Times of one layer and micro-batch on one rank."""
+    cost, tensor = experiment.cost, experiment.grid.tensor
+    if isinstance(cost, FixedCost):
+        return fixed_costs(cost.forward_s, cost.backward_s, cost.reduce_s, cost.gather_s, tensor)
+    gpu = experiment.cluster.gpu
+    efficiency = 1.0 if cost == "peak" else gpu.efficiency
+    layer = layer_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence)
+    return computed_costs(
+        attention=layer.attention / tensor,
+        core=layer.attention_core / tensor,
+        mlp=layer.mlp / tensor,
+        head=head_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence) / tensor,
+        recompute=experiment.recompute,
+        tensor=tensor,
+        flop_s=gpu.peak_flop_s[experiment.precision] * efficiency,
+    )
+
+
+def build_traffic(experiment: Experiment) -> Traffic:
+    """Payloads of one rank: b s h elements between layers; the embedding travels with the first layer, the head with the last."""
+    element = state_bytes(experiment.precision).weights
+    activation = experiment.micro_batch * experiment.sequence * experiment.model.hidden * element
+    return Traffic(activation, tuple(element * count for count in rank_layer_parameters(experiment)))
+
+
+def rank_layer_parameters(experiment: Experiment) -> list[int]:
+    """Parameters that one tensor rank holds with each layer.
+
+    A tied output matrix is held a second time where the last layer is not on the rank of the first.
+    """
+    piece = parameters_per_rank(experiment.model, experiment.grid.tensor)
+    counts = [piece.layer] * experiment.model.layers
+    counts[0] += piece.embedding
+    tied_copy = piece.tokens if experiment.model.tied and experiment.grid.pipeline > 1 else 0
+    counts[-1] += piece.final_norm + piece.head + tied_copy
+    return counts

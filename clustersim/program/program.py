@@ -1,0 +1,85 @@
+"""A program: what the engine runs. Plain columns; no models, no strategies.
+
+An *op* occupies its stream: a compute op for its duration, a communication op from the arrival of the last member of its
+*activity* (a collective, or a send with its receive) until the bytes are there. An activity moves as its *transfer* says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Transfer(NamedTuple):
+    """How an activity moves: first ``latency_ps``, then its bytes.
+
+    ``loads``: (link, bytes) for the links of the simulated members; ``least_ps`` the least time of the bytes over all links in
+    use, those of members not simulated included. ``delay_ps`` comes last and blocks nobody: what waits for the data waits for
+    it, the streams do not.
+    """
+
+    group: str
+    latency_ps: int
+    least_ps: int
+    loads: tuple[tuple[int, Fraction], ...] = ()
+    delay_ps: int = 0
+
+
+class Stream(NamedTuple):
+    """One queue of a rank: in-order streams run ``ops`` as listed, the others in the order in which they become possible."""
+
+    rank: int
+    name: str
+    in_order: bool
+    ops: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Links:
+    """The links in use, by the positions that transfers name: names, kinds, capacities in bytes/s."""
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    capacities_bytes_s: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Columns by op, dependencies, transfers by activity, streams.
+
+    ``rank`` holds global rank numbers, ``stream`` positions in ``streams``, ``kind`` and ``part`` codes of
+    :mod:`clustersim.program.kinds`; ``bytes`` is what the rank itself sends, ``activity`` is -1 for compute.
+    ``dependency_op[i]`` waits for ``dependency_on[i]``. Each simulated rank stands for ``multiplicity`` ranks of the job.
+    """
+
+    rank: np.ndarray
+    stream: np.ndarray
+    kind: np.ndarray
+    part: np.ndarray
+    stage: np.ndarray
+    layer: np.ndarray
+    micro_batch: np.ndarray
+    duration_ps: np.ndarray
+    bytes: np.ndarray
+    flops: np.ndarray
+    peer: np.ndarray
+    activity: np.ndarray
+    dependency_op: np.ndarray
+    dependency_on: np.ndarray
+    activity_transfer: np.ndarray
+    transfers: tuple[Transfer, ...]
+    streams: tuple[Stream, ...]
+    links: Links
+    multiplicity: int
+
+    @property
+    def ops(self) -> int:
+        return len(self.rank)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The simulated ranks, ascending."""
+        return tuple(np.unique(self.rank).tolist())

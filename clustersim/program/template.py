@@ -1,0 +1,67 @@
+"""One replica's ops, not yet tied to ranks and links: what lowering writes and :mod:`clustersim.program.instantiate` reads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from clustersim.program.kinds import KIND_CODE, PART_CODE
+
+
+class Exchange(NamedTuple):
+    """A kind of activity: the dimension that communicates (tensor, data, pipeline), how, from which pipeline rank (``to`` which,
+
+    for a send), the payload in bytes. ``fixed_ps`` replaces the links when given.
+    """
+
+    dimension: str
+    collective: str
+    pipeline: int
+    to: int
+    payload_bytes: int
+    fixed_ps: int | None = None
+
+
+@dataclass
+class Template:
+    """Columns by op, dependencies as (op, on), ops by (pipeline rank, stream, peer), and the exchange of each activity."""
+
+    pipeline: list[int] = field(default_factory=list)
+    kind: list[int] = field(default_factory=list)
+    part: list[int] = field(default_factory=list)
+    stage: list[int] = field(default_factory=list)
+    layer: list[int] = field(default_factory=list)
+    micro_batch: list[int] = field(default_factory=list)
+    duration_ps: list[int] = field(default_factory=list)
+    flops: list[float] = field(default_factory=list)
+    activity: list[int] = field(default_factory=list)
+    peer: list[int] = field(default_factory=list)
+    dependencies: list[tuple[int, int]] = field(default_factory=list)
+    streams: dict[tuple[int, str, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    exchanges: dict[Exchange, int] = field(default_factory=dict)
+    activity_exchange: list[int] = field(default_factory=list)
+
+    def op(
+        self, pipeline: int, stream: str, kind: str, stage: int, layer: int, micro_batch: int,
+        part: str = "", duration_ps: int = 0, flops: float = 0.0, activity: int = -1, peer: int = -1,
+    ) -> int:  # fmt: skip
+        """Append an op to its stream; its number."""
+        number = len(self.kind)
+        self.pipeline.append(pipeline)
+        self.kind.append(KIND_CODE[kind])
+        self.part.append(PART_CODE[part])
+        self.stage.append(stage)
+        self.layer.append(layer)
+        self.micro_batch.append(micro_batch)
+        self.duration_ps.append(duration_ps)
+        self.flops.append(flops)
+        self.activity.append(activity)
+        self.peer.append(peer)
+        self.streams[pipeline, stream, peer].append(number)
+        return number
+
+    def new_activity(self, exchange: Exchange) -> int:
+        """A further activity of this kind; its number."""
+        self.activity_exchange.append(self.exchanges.setdefault(exchange, len(self.exchanges)))
+        return len(self.activity_exchange) - 1

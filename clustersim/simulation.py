@@ -1,0 +1,110 @@
+"""From an experiment to its trace and summary: the whole flow in one place."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from clustersim.analysis.summary import StepFacts, summarize
+from clustersim.engine.simulate import Progress
+from clustersim.engine.simulate import simulate as run_program
+from clustersim.experiment import Experiment, FixedCost
+from clustersim.model.flops import hardware_flops, model_flops
+from clustersim.program.build import build_program
+from clustersim.program.memory import static_memory
+from clustersim.program.program import Program
+from clustersim.trace.files import write_trace, write_whole
+from clustersim.trace.trace import Trace, from_outcome
+
+
+@dataclass(frozen=True)
+class Run:
+    """One simulated step: what was asked, what happened, and the figures."""
+
+    experiment: Experiment
+    trace: Trace
+    summary: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """One line for pictures: strategy, model, cluster and degrees."""
+        return title(self.experiment)
+
+
+def simulate(experiment: Experiment, fold: bool = True, progress: Progress | None = None) -> Run:
+    """Simulate one step. With ``fold`` plainly identical replicas are simulated once; the figures are the same.
+
+    DeadlockError when the schedule can make no progress.
+    """
+    begin = time.perf_counter()
+    program = build_program(experiment, fold)
+    outcome = run_program(program, progress)
+    trace = from_outcome(program, outcome, _memory(experiment, program))
+    facts = _facts(experiment, program)
+    return Run(experiment, trace, summarize(trace, facts, outcome.events, time.perf_counter() - begin))
+
+
+def title(experiment: Experiment) -> str:
+    grid = experiment.grid
+    degrees = ", ".join(f"{name} {getattr(grid, name)}" for name in ("data", "pipeline", "tensor") if getattr(grid, name) > 1)
+    batches = f"{experiment.micro_batches} micro-batches"
+    parts = [experiment.model.name, experiment.cluster.name, degrees or "1 GPU", batches]
+    return f"{experiment.strategy.name}: {', '.join(parts)}"
+
+
+def write_run(run: Run, folder: Path) -> list[Path]:
+    """The tables, ``summary.json`` and ``manifest.json``; the paths. The picture is drawn by :mod:`clustersim.plots`."""
+    documents = {"summary.json": run.summary, "manifest.json": manifest(run.experiment)}
+    paths = write_trace(run.trace, folder)
+    for name, content in documents.items():
+        text = json.dumps(content, indent=2, sort_keys=name == "manifest.json") + "\n"
+        paths.append(write_whole(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8")))
+    return paths
+
+
+def manifest(experiment: Experiment) -> dict[str, Any]:
+    """What is needed to run it again: the inputs with all overrides in, and the version. Nothing is random yet: the seed is None."""
+    try:
+        release = version("clustersim")
+    except PackageNotFoundError:
+        release = "not installed"
+    return {
+        "experiment": experiment.document.source,
+        "inputs": experiment.document.data,
+        "title": title(experiment),
+        "version": release,
+        "seed": None,
+    }
+
+
+def _memory(experiment: Experiment, program: Program) -> pd.DataFrame:
+    grid, sizes = experiment.grid, static_memory(experiment)
+    rows = [
+        (rank, 0, size, what)
+        for rank in program.ranks
+        for what, size in sizes[rank // grid.stride("pipeline") % grid.pipeline].items()
+    ]
+    return pd.DataFrame(rows, columns=["rank", "time_ps", "bytes", "what"])
+
+
+def _facts(experiment: Experiment, program: Program) -> StepFacts:
+    model, batch, sequence = experiment.model, experiment.global_batch, experiment.sequence
+    gpu, links = experiment.cluster.gpu, program.links
+    fixed = isinstance(experiment.cost, FixedCost)
+    return StepFacts(
+        ranks=experiment.grid.ranks,
+        multiplicity=program.multiplicity,
+        tokens=batch * sequence,
+        model_flops=float(model_flops(model, batch, sequence)),
+        hardware_flops=float(hardware_flops(model, batch, sequence, experiment.recompute)),
+        peak_flop_s=None if fixed else gpu.peak_flop_s[experiment.precision],
+        memory_bytes=gpu.memory_bytes,
+        link_kinds=dict(zip(links.names, links.kinds, strict=True)),
+        link_capacities_bytes_s=dict(zip(links.names, links.capacities_bytes_s, strict=True)),
+    )
