@@ -98,7 +98,6 @@ def _facts(experiment: Experiment, program: Program) -> StepFacts:
     gpu, links = experiment.cluster.gpu, program.links
     fixed = isinstance(experiment.cost, FixedCost)
     return StepFacts(
-        ranks=experiment.grid.ranks,
         multiplicity=program.multiplicity,
         tokens=batch * sequence,
         model_flops=float(model_flops(model, batch, sequence)),
@@ -107,4 +106,5 @@ def _facts(experiment: Experiment, program: Program) -> StepFacts:
         memory_bytes=gpu.memory_bytes,
         link_kinds=dict(zip(links.names, links.kinds, strict=True)),
         link_capacities_bytes_s=dict(zip(links.names, links.capacities_bytes_s, strict=True)),
+        link_multiplicity=dict(zip(links.names, links.multiplicity, strict=True)),
     )

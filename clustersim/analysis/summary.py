@@ -17,14 +17,13 @@ _PS = 1e-12
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What the trace does not hold: ``ranks`` of the whole job, each simulated rank standing for ``multiplicity`` of them;
+    """What the trace does not hold: for how many ranks of the job each simulated rank stands;
 
     ``tokens``, model and hardware FLOP of one step (full attention); the peak of one GPU in FLOP/s, None where times are
-    given and not computed; usable bytes of one GPU; kind and capacity of each link in use.
+    given and not computed; usable bytes of one GPU; for each link in the trace its kind, its capacity and for how many it stands.
     """
 
-    ranks: int
-    multiplicity: int
+    multiplicity: dict[int, int]
     tokens: int
     model_flops: float
     hardware_flops: float
@@ -32,6 +31,12 @@ class StepFacts:
     memory_bytes: int
     link_kinds: dict[str, str]
     link_capacities_bytes_s: dict[str, int]
+    link_multiplicity: dict[str, int]
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the whole job."""
+        return sum(self.multiplicity.values())
 
 
 def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dict[str, Any]:
@@ -43,8 +48,9 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
     step_ps = trace.makespan_ps
     step_s = step_ps * _PS
     times = rank_times(trace)
-    busy_s = float(times["compute_ps"].mean()) * _PS
     peaks = peak_memory_bytes(trace)
+    stands_for = times["rank"].map(facts.multiplicity).to_numpy()
+    busy_s = float(np.average(times["compute_ps"], weights=stands_for)) * _PS
     by_rank = pd.DataFrame(
         {
             "compute_s": times["compute_ps"] * _PS,
@@ -59,6 +65,7 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
             "peak_memory_bytes": times["rank"].map(peaks).astype(np.int64),
         }
     )
+    by_rank = by_rank.loc[np.repeat(by_rank.index, stands_for)]
     per_gpu_s = facts.ranks * step_s
     model_rate, hardware_rate = _ratio(facts.model_flops, per_gpu_s), _ratio(facts.hardware_flops, per_gpu_s)
     mean = by_rank.mean()
@@ -91,13 +98,12 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
     )
 
 
-def communication_bytes(ops: pd.DataFrame, multiplicity: int = 1) -> dict[str, int]:
-    """Bytes that the ranks send, by kind: ``tensor``, ``data``, ``pipeline``. A receive sends nothing."""
-    sums = ops.groupby("kind", observed=True)["bytes"].sum()
+def communication_bytes(ops: pd.DataFrame, multiplicity: dict[int, int]) -> dict[str, int]:
+    """Bytes that the ranks of the job send, by kind: ``tensor``, ``data``, ``pipeline``. A receive sends nothing."""
     totals = dict.fromkeys(COMMUNICATION.values(), 0)
-    for kind, of in COMMUNICATION.items():
-        if kind != "recv":
-            totals[of] += int(sums.get(kind, 0)) * multiplicity
+    for (kind, rank), sent in ops.groupby(["kind", "rank"], observed=True)["bytes"].sum().items():
+        if kind in COMMUNICATION and kind != "recv":
+            totals[COMMUNICATION[kind]] += int(sent) * multiplicity[rank]
     return totals
 
 
@@ -109,27 +115,22 @@ def peak_memory_bytes(trace: Trace) -> dict[int, int]:
 
 def _links(trace: Trace, facts: StepFacts) -> dict[str, dict[str, float]]:
     """By kind, over the links in use: mean and peak share of the capacity, and the bytes over all such links of the job."""
-    use = trace.links
-    seconds = (use["end_ps"] - use["start_ps"]).to_numpy() * _PS
-    rate = use["rate_bytes_s"].to_numpy()
-    capacity = use["link"].astype(str).map(facts.link_capacities_bytes_s).to_numpy(dtype=float)
-    rows = pd.DataFrame(
-        {
-            "kind": use["link"].astype(str).map(facts.link_kinds),
-            "link": use["link"].astype(str),
-            "bytes": rate * seconds,
-            "busy_s": rate / capacity * seconds,
-            "peak": rate / capacity,
-        }
-    )
-    step_s = trace.makespan_ps * _PS
+    use, name = trace.links, trace.links["link"].astype(str)
+    seconds = (use["end_ps"] - use["start_ps"]) * _PS
+    share = use["rate_bytes_s"] / name.map(facts.link_capacities_bytes_s).astype(float)
+    by_link = pd.DataFrame({"link": name, "bytes": use["rate_bytes_s"] * seconds, "full_s": share * seconds, "peak": share})
+    by_link = by_link.groupby("link").agg({"bytes": "sum", "full_s": "sum", "peak": "max"})
+    stands_for = by_link.index.map(facts.link_multiplicity).to_numpy(dtype=float)
+    by_link[["bytes", "full_s"]] = by_link[["bytes", "full_s"]].mul(stands_for, axis=0)
+    by_link["links"] = stands_for
+    by_kind = by_link.groupby(by_link.index.map(facts.link_kinds))
     return {
         kind: {
-            "mean_utilization": float(of["busy_s"].sum()) / of["link"].nunique() / step_s,
+            "mean_utilization": float(of["full_s"].sum() / of["links"].sum()) / (trace.makespan_ps * _PS),
             "peak_utilization": float(of["peak"].max()),
-            "bytes": round(float(of["bytes"].sum()) * facts.multiplicity),
+            "bytes": round(float(of["bytes"].sum())),
         }
-        for kind, of in rows.groupby("kind", sort=True)
+        for kind, of in by_kind
     }
 
 

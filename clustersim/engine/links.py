@@ -1,78 +1,168 @@
-"""Links: a SimPy process each, which carries the bytes of activities and tells when they are across.
+"""Links: a SimPy process each, sharing their capacity among the flows that cross them.
 
-The engine knows two things of the network: :meth:`Network.join`, called when an activity's latency is over, and the signal that
-the network sets off when its bytes are across. Here every activity has its links to itself, which is exact when no two meet.
+The simulation knows one thing of the network: :meth:`Network.join`, called when an activity's latency is over, with the signal that
+the network sets off when its bytes are across.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from simpy import Environment
 
 from clustersim.engine.events import Signal, call_after
+from clustersim.engine.sharing import RATE_PER_BYTE_S, Demand, alone, demand, shares
 from clustersim.program.program import Links, Transfer
-from clustersim.units import transfer_ps
+
+
+class Segment(NamedTuple):
+    """A transfer at one rate, on its busiest link, for a time."""
+
+    transfer: int
+    start_ps: int
+    end_ps: int
+    rate_bytes_s: float
+
+
+class Flow:
+    """Bytes under way. ``work`` is what was left at ``since``, when ``rate`` began."""
+
+    __slots__ = ("done", "generation", "number", "rate", "crossings", "since", "transfer", "work")
+
+    def __init__(self, number: int, transfer: int, wanted: Demand, done: Signal, now: int) -> None:
+        self.number, self.transfer, self.done, self.since = number, transfer, done, now
+        self.work, self.crossings = wanted
+        self.rate = 0
+        self.generation = 0  # of its completion; one of an older generation is outdated
 
 
 class Link:
-    """One directed link. Its process sleeps until the earliest completion among the activities it is the bottleneck of."""
+    """One directed link. Its process sleeps until the earliest completion among the flows whose pace it sets."""
 
-    def __init__(self, env: Environment) -> None:
-        self.env = env
-        self.completions: list[tuple[int, int, Signal]] = []
-        self.generation = 0  # a wake-up of an older generation is outdated
-        self.alarm = Signal(env)
-        self.joined = 0
-        env.process(self._serve())
+    def __init__(self, network: Network) -> None:
+        self.network, self.env = network, network.env
+        self.flows: dict[Flow, None] = {}
+        self.completions: list[tuple[int, int, int, Flow]] = []
+        self.alarm = Signal(self.env)
+        self.alarm_at: int | None = None
+        self.env.process(self._serve())
 
-    def carry(self, duration_ps: int, done: Signal) -> None:
-        self.joined += 1
-        completion = (self.env.now + duration_ps, self.joined, done)
-        heapq.heappush(self.completions, completion)
-        if self.completions[0] is completion:
-            self._wake_at_next()
+    def expect(self, flow: Flow, at: int) -> None:
+        """``flow`` will be across at this time, unless its rate changes before."""
+        heapq.heappush(self.completions, (at, flow.number, flow.generation, flow))
+        if self.alarm_at is None or at < self.alarm_at:
+            self._set_alarm(at)
 
-    def _wake_at_next(self) -> None:
-        self.generation += 1
-        call_after(self.env, self.completions[0][0] - self.env.now, self._ring, self.generation)
+    def _set_alarm(self, at: int) -> None:
+        self.alarm_at = at
+        call_after(self.env, at - self.env.now, self._ring, at)
 
-    def _ring(self, generation: int) -> None:
-        if generation == self.generation:
+    def _ring(self, at: int) -> None:
+        if at == self.alarm_at:
+            self.alarm_at = None
             self.alarm.after(0)
 
     def _serve(self):
         while True:
             yield self.alarm
             self.alarm = Signal(self.env)
-            while self.completions and self.completions[0][0] <= self.env.now:
-                heapq.heappop(self.completions)[2].after(0)
-            if self.completions:
-                self._wake_at_next()
+            completions, now = self.completions, self.env.now
+            while completions:
+                at, _, generation, flow = completions[0]
+                if generation == flow.generation and at > now:
+                    break
+                heapq.heappop(completions)
+                if generation == flow.generation:
+                    self.network.leave(flow)
+            if completions and (self.alarm_at is None or completions[0][0] < self.alarm_at):
+                self._set_alarm(completions[0][0])
 
 
 class Network:
-    """The links of a program. A link's process starts when the first activity crosses it."""
+    """The links of a program, and the flows on them.
+
+    A flow that meets no other starts at once; where flows meet, all that joined or left at one instant is settled once, at its end.
+    ``segments`` is the record of all rates.
+    """
 
     def __init__(self, env: Environment, links: Links, transfers: Sequence[Transfer]) -> None:
         self.env = env
-        self._capacities = links.capacities_bytes_s
+        self.segments: list[Segment] = []
+        self._capacities = [capacity * RATE_PER_BYTE_S for capacity in links.capacities_bytes_s]
         self._transfers = transfers
+        self._demands: dict[int, tuple[Demand, int, int]] = {}  # by transfer; with the rate and the link when it is alone
         self._links: dict[int, Link] = {}
-        self._bottleneck: dict[int, tuple[int, int]] = {}  # transfer -> (link, time on it)
+        self._joined = 0
+        self._unsettled: dict[Flow, None] = {}  # flows whose links have gained or lost a flow at this instant
 
     def join(self, transfer: int, done: Signal) -> None:
-        """Begin to move the bytes of a transfer that loads links; set off ``done`` when they are across."""
-        bottleneck = self._bottleneck.get(transfer)
-        if bottleneck is None:
-            bottleneck = self._bottleneck[transfer] = self._slowest(self._transfers[transfer])
-        link = self._links.get(bottleneck[0])
-        if link is None:
-            link = self._links[bottleneck[0]] = Link(self.env)
-        link.carry(bottleneck[1], done)
+        """Begin to move the bytes of a transfer; set off ``done`` when they are across."""
+        known = self._demands.get(transfer)
+        if known is None:
+            wanted = demand(self._transfers[transfer].loads)
+            known = self._demands[transfer] = wanted, *alone(wanted.crossings, self._capacities)
+        wanted, rate, slowest = known
+        self._joined += 1
+        flow = Flow(self._joined, transfer, wanted, done, self.env.now)
+        meets = False
+        for crossing in wanted.crossings:
+            link = self._links.get(crossing.link)
+            if link is None:
+                link = self._links[crossing.link] = Link(self)
+            meets = meets or bool(link.flows)
+            link.flows[flow] = None
+        if meets:
+            self._settle_later(flow)
+        else:
+            self._pace(flow, rate, slowest)
 
-    def _slowest(self, transfer: Transfer) -> tuple[int, int]:
-        times = [(transfer_ps(volume, self._capacities[link]), link) for link, volume in transfer.loads]
-        duration, link = max(times, key=lambda time: time[0])
-        return link, max(duration, transfer.least_ps)
+    def leave(self, flow: Flow) -> None:
+        """The flow is across."""
+        flow.generation += 1
+        self._record(flow)
+        for crossing in flow.crossings:
+            flows = self._links[crossing.link].flows
+            del flows[flow]
+            for other in flows:
+                self._settle_later(other)
+        self._unsettled.pop(flow, None)
+        flow.done.after(0)
+
+    def _settle_later(self, flow: Flow) -> None:
+        if not self._unsettled:
+            signal = Signal(self.env)
+            signal.callbacks.append(self._settle)
+            signal.at_end_of_instant()
+        self._unsettled[flow] = None
+
+    def _settle(self, _: Signal) -> None:
+        """Share anew among all flows that are tied to the unsettled ones by common links."""
+        reached: dict[Flow, None] = {}
+        waiting = list(self._unsettled)
+        self._unsettled = {}
+        while waiting:
+            flow = waiting.pop()
+            if flow not in reached:
+                reached[flow] = None
+                for crossing in flow.crossings:
+                    waiting += self._links[crossing.link].flows
+        flows = sorted(reached, key=lambda flow: flow.number)
+        for flow, (rate, link) in zip(flows, shares([flow.crossings for flow in flows], self._capacities), strict=True):
+            if rate != flow.rate:
+                self._pace(flow, rate, link)
+
+    def _pace(self, flow: Flow, rate: int, slowest: int) -> None:
+        now = self.env.now
+        if flow.rate:
+            self._record(flow)
+            flow.work = max(0, flow.work - flow.rate * (now - flow.since))
+        flow.rate, flow.since = rate, now
+        flow.generation += 1
+        self._links[slowest].expect(flow, now + (2 * flow.work + rate) // (2 * rate))
+
+    def _record(self, flow: Flow) -> None:
+        now = self.env.now
+        if now > flow.since:
+            self.segments.append(Segment(flow.transfer, flow.since, now, flow.rate / RATE_PER_BYTE_S))

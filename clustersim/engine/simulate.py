@@ -5,14 +5,13 @@
 >>> ints = lambda *values: np.array(values, dtype=np.int64)
 >>> zero = ints(0, 0)
 >>> program = Program(zero, zero, zero, zero, zero, zero, zero, ints(3, 4), zero, zero, zero - 1, zero - 1, ints(), ints(), ints(),
-...                   (), (Stream(0, "compute", True, (0, 1)),), Links((), (), ()), 1)
+...                   (), (Stream(0, "compute", True, (0, 1)),), Links((), (), (), ()), {0: 1})
 >>> simulate(program).end_ps
 array([3, 7])
 """
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from simpy.core import EmptySchedule
 
 from clustersim.engine.deadlock import explain
 from clustersim.engine.events import Signal, call_after
-from clustersim.engine.links import Network
+from clustersim.engine.links import Network, Segment
 from clustersim.errors import DeadlockError
 from clustersim.program.kinds import KIND_CODE
 from clustersim.program.program import Program, Stream
@@ -38,11 +37,12 @@ _PENDING = -1
 
 @dataclass(frozen=True)
 class Outcome:
-    """When each op started and ended, and since when it had been ready while it waited for peers, in ps."""
+    """When each op started and ended, and since when it had been ready while it waited for peers, in ps; the rates of transfers."""
 
     start_ps: np.ndarray
     end_ps: np.ndarray
     arrival_ps: np.ndarray
+    segments: list[Segment]
     events: int
 
 
@@ -110,7 +110,7 @@ class _Simulation:
             arrived = [arrival != _PENDING for arrival in self.arrival]
             raise DeadlockError(explain(self.program, [end != _PENDING for end in self.end], arrived))
         as_array = lambda column: np.array(column, dtype=np.int64)  # noqa: E731
-        return Outcome(as_array(self.start), as_array(self.end), as_array(self.arrival), events)
+        return Outcome(as_array(self.start), as_array(self.end), as_array(self.arrival), self.network.segments, events)
 
     # Streams
 
@@ -201,7 +201,7 @@ class _Simulation:
             self.start[member] = now
         transfer = self.program.transfers[self.transfer[number]]
         if not transfer.loads:
-            done.after(transfer.latency_ps + transfer.least_ps)
+            done.after(transfer.latency_ps)
         elif transfer.latency_ps:
             call_after(self.env, transfer.latency_ps, self._join, number)
         else:

@@ -1,44 +1,39 @@
-"""Tie a template to ranks and links: one copy per simulated replica and tensor rank, collectives over their groups.
-
-Where all replicas are plainly identical (every group of a kind has the same latency and the same slowest link), one copy is
-simulated for all; each rank of it stands for ``data x tensor`` ranks.
-"""
+"""Tie a template to ranks and links: one copy per colour of the fold, collectives over their groups."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 
 from clustersim.cluster.spec import Cluster
-from clustersim.program import collectives
+from clustersim.program.collectives import sent_bytes, steps
+from clustersim.program.fold import Fold, Place, fold
 from clustersim.program.grid import Grid
-from clustersim.program.program import Links, Program, Stream, Transfer
+from clustersim.program.program import Links, Load, Program, Stream, Transfer
 from clustersim.program.template import Exchange, Template
 
 _READINESS_ORDERED = ("data",)
 
 
-def instantiate(template: Template, grid: Grid, cluster: Cluster, fold: bool = True) -> Program:
-    """The program of the whole job; one copy of the template when ``fold`` and the replicas are identical."""
-    folded = fold and grid.data * grid.tensor > 1 and _identical(template, grid, cluster)
-    copies = [(0, 0)] if folded else [(d, t) for d in range(grid.data) for t in range(grid.tensor)]
-    ops = len(template.kind)
-    pipeline = np.array(template.pipeline)
-    rank_of = np.array([[grid.rank(p, d, t) for p in range(grid.pipeline)] for d, t in copies])
-    activity, activity_transfer, transfers, links = _activities(template, grid, cluster, copies)
-    streams, stream_of = _streams(template, grid, copies, rank_of)
+def instantiate(template: Template, grid: Grid, cluster: Cluster, folded: bool = True) -> Program:
+    """The program of the whole job; copies that are alike are in it once when ``folded``."""
+    exchanges = list(template.exchanges)
+    places = list(dict.fromkeys(_place(exchange) for exchange in exchanges))
+    folding = fold(cluster, grid, places, folded)
+    copies, ops = len(folding.copies), len(template.kind)
+    rank_of = np.array([[grid.rank(p, d, t) for p in range(grid.pipeline)] for d, t in folding.copies])
+    activity, activity_transfer, transfers = _activities(template, exchanges, folding, cluster.ideal)
+    streams, stream_of = _streams(template, rank_of)
     peer = np.array(template.peer)
     dependencies = np.array(template.dependencies, dtype=np.int64).reshape(-1, 2)
-    shift = (np.arange(len(copies)) * ops)[:, None]
+    shift = (np.arange(copies) * ops)[:, None]
 
     def repeated(column: list, dtype: type) -> np.ndarray:
-        return np.tile(np.array(column, dtype=dtype), len(copies))
+        return np.tile(np.array(column, dtype=dtype), copies)
 
     return Program(
-        rank=rank_of[:, pipeline].ravel(),
+        rank=rank_of[:, np.array(template.pipeline)].ravel(),
         stream=stream_of,
         kind=repeated(template.kind, np.int16),
         part=repeated(template.part, np.int16),
@@ -46,7 +41,7 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, fold: bool = T
         layer=repeated(template.layer, np.int32),
         micro_batch=repeated(template.micro_batch, np.int32),
         duration_ps=repeated(template.duration_ps, np.int64),
-        bytes=np.tile(_sent(template, grid), len(copies)),
+        bytes=np.tile(_sent(template, exchanges, grid), copies),
         flops=repeated(template.flops, np.float64),
         peer=np.where(peer < 0, -1, rank_of[:, np.maximum(peer, 0)]).ravel(),
         activity=activity,
@@ -55,98 +50,49 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, fold: bool = T
         activity_transfer=activity_transfer,
         transfers=transfers,
         streams=streams,
-        links=links,
-        multiplicity=grid.data * grid.tensor if folded else 1,
+        links=_links(cluster, folding),
+        multiplicity={int(rank): folding.multiplicity[copy] for copy in range(copies) for rank in rank_of[copy]},
     )
 
 
-def _members(exchange: Exchange, grid: Grid) -> int:
-    return {"tensor": grid.tensor, "data": grid.data, "pipeline": 2}[exchange.dimension]
-
-
-def _groups(exchange: Exchange, grid: Grid) -> Iterator[tuple[int, ...]]:
-    """The groups that do this exchange, in the order of :func:`_group_index`."""
-    if exchange.dimension == "tensor":
-        yield from (grid.tensor_group(exchange.pipeline, d) for d in range(grid.data))
-    elif exchange.dimension == "data":
-        yield from (grid.data_group(exchange.pipeline, t) for t in range(grid.tensor))
-    else:
-        for d in range(grid.data):
-            for t in range(grid.tensor):
-                yield grid.rank(exchange.pipeline, d, t), grid.rank(exchange.to, d, t)
-
-
-def _group_index(exchange: Exchange, grid: Grid, copy: tuple[int, int]) -> int:
-    d, t = copy
-    return {"tensor": d, "data": t, "pipeline": d * grid.tensor + t}[exchange.dimension]
-
-
-def _identical(template: Template, grid: Grid, cluster: Cluster) -> bool:
-    for place in {(e.dimension, e.pipeline, e.to): e for e in template.exchanges if e.fixed_ps is None}.values():
-        ring = place.dimension != "pipeline"
-        if len({collectives.path(cluster, group, ring).figures for group in _groups(place, grid)}) > 1:
-            return False
-    return True
+def _place(exchange: Exchange) -> Place:
+    return Place(exchange.dimension, exchange.pipeline, exchange.to)
 
 
 def _activities(
-    template: Template, grid: Grid, cluster: Cluster, copies: list[tuple[int, int]]
-) -> tuple[np.ndarray, np.ndarray, tuple[Transfer, ...], Links]:
-    """The activity of each op, the transfer of each activity, the transfers, and the links they name.
-
-    Copies that share a group share its activities.
-    """
-    exchanges = list(template.exchanges)
-    used: dict[int, int] = {}  # link of the cluster -> position among those in use
+    template: Template, exchanges: list[Exchange], folding: Fold, ideal: bool
+) -> tuple[np.ndarray, np.ndarray, tuple[Transfer, ...]]:
+    """The activity of each op, the transfer of each activity, the transfers. Copies that share a group share its activities."""
+    copies = range(len(folding.copies))
     transfers: dict[Transfer, int] = {}
-    group_of_copy = np.array([[_group_index(e, grid, copy) for e in exchanges] for copy in copies]).reshape(len(copies), -1)
-    transfer_of = np.zeros_like(group_of_copy)  # copy, exchange -> transfer
-    paths: dict[tuple[int, ...], collectives.Path] = {}
+    group_of = np.zeros((len(copies), len(exchanges)), dtype=np.int64)
+    transfer_of = np.zeros_like(group_of)
     for number, exchange in enumerate(exchanges):
-        groups = list(_groups(exchange, grid))
-        for index in np.unique(group_of_copy[:, number]):
-            group = groups[index]
-            ring = exchange.dimension != "pipeline"
-            if (*group, ring) not in paths:
-                paths[*group, ring] = collectives.path(cluster, group, ring)
-            simulated = [grid_position(exchange, copy) for copy in copies if _group_index(exchange, grid, copy) == index]
-            transfer = _transfer(exchange, group, paths[*group, ring], simulated, used, cluster.ideal)
-            position = transfers.setdefault(transfer, len(transfers))
-            transfer_of[group_of_copy[:, number] == index, number] = position
-    by_activity = np.array(template.activity_exchange, dtype=np.int64)
+        for copy in copies:
+            group = folding.group[_place(exchange), copy]
+            group_of[copy, number] = group
+            transfer_of[copy, number] = transfers.setdefault(_transfer(exchange, folding, group, ideal), len(transfers))
+    of_activity = np.array(template.activity_exchange, dtype=np.int64)
+    # An activity of the job is one of the template in one group; they are numbered in that order.
+    keys = np.arange(len(of_activity)) * (int(group_of.max(initial=0)) + 1) + group_of[:, of_activity]
+    _, first, number_of = np.unique(keys, return_index=True, return_inverse=True)
     local = np.array(template.activity, dtype=np.int64)
-    # Number the activities exchange group by exchange group: (activity of the template, group) pairs, in order of appearance.
-    group_of_activity = group_of_copy[:, by_activity] if len(exchanges) else np.zeros((len(copies), 0), dtype=np.int64)
-    most_groups = int(group_of_activity.max(initial=0)) + 1
-    keys = np.arange(len(by_activity)) * most_groups + group_of_activity
-    unique, first, number_of = np.unique(keys, return_index=True, return_inverse=True)
-    number_of = number_of.reshape(keys.shape)
-    activity_transfer = transfer_of[:, by_activity].ravel()[first] if len(unique) else np.zeros(0, dtype=np.int64)
     activity = np.full((len(copies), len(local)), -1, dtype=np.int64)
-    communicates = local >= 0
-    activity[:, communicates] = number_of[:, local[communicates]]
-    return activity.ravel(), activity_transfer, tuple(transfers), _links(cluster, used)
+    activity[:, local >= 0] = number_of.reshape(keys.shape)[:, local[local >= 0]]
+    return activity.ravel(), transfer_of[:, of_activity].ravel()[first], tuple(transfers)
 
 
-def grid_position(exchange: Exchange, copy: tuple[int, int]) -> int:
-    """Where a copy stands in the groups of an exchange: the hop that starts there is its own."""
-    return {"tensor": copy[1], "data": copy[0], "pipeline": 0}[exchange.dimension]
-
-
-def _transfer(
-    exchange: Exchange, group: tuple[int, ...], path: collectives.Path, simulated: list[int], used: dict[int, int], ideal: bool
-) -> Transfer:
-    label = group_label(group)
+def _transfer(exchange: Exchange, folding: Fold, group: int, ideal: bool) -> Transfer:
+    members = folding.members[group]
+    label = group_label(members)
     if exchange.fixed_ps is not None:
-        return Transfer(label, 0, exchange.fixed_ps)
-    volume = collectives.sent_bytes(exchange.collective, len(group), exchange.payload_bytes)
-    uses = Counter(link for position in simulated for link in path.hops[position])
-    loads = tuple((used.setdefault(link, len(used)), count * volume) for link, count in uses.items())
-    latency = collectives.steps(exchange.collective, len(group)) * path.hop_latency_ps
-    least = collectives.bytes_time_ps(volume, path.slowest)
+        return Transfer(label, exchange.fixed_ps)
+    sent = sent_bytes(exchange.collective, len(members), exchange.payload_bytes)
+    latency = steps(exchange.collective, len(members)) * folding.hop_latency_ps[group]
     if ideal and exchange.dimension == "pipeline":
-        return Transfer(label, 0, least, loads, delay_ps=latency)
-    return Transfer(label, latency, least, loads)
+        return Transfer(label, 0, delay_ps=latency)
+    loads = tuple(Load(use.link, use.hops * sent, use.groups) for use in folding.uses[group]) if sent else ()
+    return Transfer(label, latency, loads)
 
 
 def group_label(group: tuple[int, ...]) -> str:
@@ -161,36 +107,36 @@ def group_label(group: tuple[int, ...]) -> str:
     return ",".join(map(str, group))
 
 
-def _links(cluster: Cluster, used: dict[int, int]) -> Links:
-    links = [cluster.link(link) for link in used]
+def _links(cluster: Cluster, folding: Fold) -> Links:
+    links = [cluster.link(link) for link in folding.links]
     return Links(
-        tuple(link.name for link in links), tuple(link.kind for link in links), tuple(link.capacity_bytes_s for link in links)
+        names=tuple(link.name for link in links),
+        kinds=tuple(link.kind for link in links),
+        capacities_bytes_s=tuple(link.capacity_bytes_s for link in links),
+        multiplicity=folding.link_multiplicity,
     )
 
 
-def _sent(template: Template, grid: Grid) -> np.ndarray:
+def _sent(template: Template, exchanges: list[Exchange], grid: Grid) -> np.ndarray:
     """Bytes each op's own rank sends; a receive sends nothing but carries the size of its message."""
-    by_exchange = np.array(
-        [round(collectives.sent_bytes(e.collective, _members(e, grid), e.payload_bytes)) for e in template.exchanges] or [0],
-        dtype=np.int64,
-    )
+    members = {"tensor": grid.tensor, "data": grid.data, "pipeline": 2}
+    sizes: list[Fraction] = [sent_bytes(e.collective, members[e.dimension], e.payload_bytes) for e in exchanges]
+    by_exchange = np.array([*map(round, sizes), 0], dtype=np.int64)
     activity = np.array(template.activity, dtype=np.int64)
-    exchange = np.array([*template.activity_exchange, 0], dtype=np.int64)[activity]
-    return np.where(activity >= 0, by_exchange[exchange], 0)
+    return by_exchange[np.array([*template.activity_exchange, len(exchanges)], dtype=np.int64)[activity]]
 
 
-def _streams(
-    template: Template, grid: Grid, copies: list[tuple[int, int]], rank_of: np.ndarray
-) -> tuple[tuple[Stream, ...], np.ndarray]:
+def _streams(template: Template, rank_of: np.ndarray) -> tuple[tuple[Stream, ...], np.ndarray]:
+    """The streams by rank and name, and the stream of each op."""
     ops = len(template.kind)
     streams = []
-    stream_of = np.zeros(ops * len(copies), dtype=np.int64)
-    for copy in range(len(copies)):
+    for copy, ranks in enumerate(rank_of.tolist()):
         for (pipeline, name, peer), members in template.streams.items():
-            full_name = f"{name}:{rank_of[copy, peer]}" if peer >= 0 else name
-            numbers = np.array(members, dtype=np.int64) + copy * ops
-            streams.append(Stream(int(rank_of[copy, pipeline]), full_name, name not in _READINESS_ORDERED, tuple(numbers.tolist())))
+            full_name = f"{name}:{ranks[peer]}" if peer >= 0 else name
+            numbers = (np.array(members, dtype=np.int64) + copy * ops).tolist()
+            streams.append(Stream(ranks[pipeline], full_name, name not in _READINESS_ORDERED, tuple(numbers)))
     streams.sort(key=lambda stream: (stream.rank, stream.name))
+    stream_of = np.zeros(ops * len(rank_of), dtype=np.int64)
     for position, stream in enumerate(streams):
-        stream_of[list(stream.ops)] = position
+        stream_of[np.array(stream.ops)] = position
     return tuple(streams), stream_of

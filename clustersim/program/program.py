@@ -13,18 +13,23 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Transfer(NamedTuple):
-    """How an activity moves: first ``latency_ps``, then its bytes.
+class Load(NamedTuple):
+    """Bytes over one link, and the number of equal connections there that the simulated one stands for."""
 
-    ``loads``: (link, bytes) for the links of the simulated members; ``least_ps`` the least time of the bytes over all links in
-    use, those of members not simulated included. ``delay_ps`` comes last and blocks nobody: what waits for the data waits for
-    it, the streams do not.
+    link: int
+    volume_bytes: Fraction
+    connections: int = 1
+
+
+class Transfer(NamedTuple):
+    """How an activity moves: first ``latency_ps`` (or a fixed time), then its bytes over the links it loads, at one pace.
+
+    ``delay_ps`` comes last and blocks nobody: what waits for the data waits for it, the streams do not.
     """
 
     group: str
     latency_ps: int
-    least_ps: int
-    loads: tuple[tuple[int, Fraction], ...] = ()
+    loads: tuple[Load, ...] = ()
     delay_ps: int = 0
 
 
@@ -39,11 +44,12 @@ class Stream(NamedTuple):
 
 @dataclass(frozen=True)
 class Links:
-    """The links in use, by the positions that transfers name: names, kinds, capacities in bytes/s."""
+    """The links in use, by the positions that loads name; each stands for ``multiplicity`` links of the cluster."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
     capacities_bytes_s: tuple[int, ...]
+    multiplicity: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,8 @@ class Program:
 
     ``rank`` holds global rank numbers, ``stream`` positions in ``streams``, ``kind`` and ``part`` codes of
     :mod:`clustersim.program.kinds`; ``bytes`` is what the rank itself sends, ``activity`` is -1 for compute.
-    ``dependency_op[i]`` waits for ``dependency_on[i]``. Each simulated rank stands for ``multiplicity`` ranks of the job.
+    ``dependency_op[i]`` waits for ``dependency_on[i]``. ``multiplicity``: for how many ranks of the job
+    each simulated rank stands.
     """
 
     rank: np.ndarray
@@ -73,7 +80,7 @@ class Program:
     transfers: tuple[Transfer, ...]
     streams: tuple[Stream, ...]
     links: Links
-    multiplicity: int
+    multiplicity: dict[int, int]
 
     @property
     def ops(self) -> int:

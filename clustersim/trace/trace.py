@@ -87,21 +87,20 @@ def _name(kind_code: int, part_code: int, stage: int, layer: int, micro_batch: i
 
 
 def _link_use(program: Program, outcome: Outcome) -> pd.DataFrame:
-    """Bytes/s on each link over time: every transfer at its mean rate, those that meet on a link added up."""
-    activities, member = np.unique(program.activity[program.activity >= 0], return_index=True)
-    member = np.flatnonzero(program.activity >= 0)[member]
-    rows: list[tuple[np.ndarray, ...]] = []
-    transfer_of_activity = program.activity_transfer[activities]
-    order = np.argsort(transfer_of_activity, kind="stable")
-    bounds = np.searchsorted(transfer_of_activity[order], np.arange(len(program.transfers) + 1))
-    for number, transfer in enumerate(program.transfers):
-        if not transfer.loads:
-            continue
-        ops = member[order[bounds[number] : bounds[number + 1]]]
-        start, end = outcome.start_ps[ops] + transfer.latency_ps, outcome.end_ps[ops] - transfer.delay_ps
-        seconds = np.maximum(end - start, 1) * 1e-12
-        for link, volume in transfer.loads:
-            rows.append((np.full(len(ops), link), start, end, float(volume) / seconds))
+    """Bytes/s on each link over time, from the rates of the transfers; those that meet on a link added up."""
+    transfer = np.array([segment.transfer for segment in outcome.segments], dtype=np.int64)
+    start = np.array([segment.start_ps for segment in outcome.segments], dtype=np.int64)
+    end = np.array([segment.end_ps for segment in outcome.segments], dtype=np.int64)
+    rate = np.array([segment.rate_bytes_s for segment in outcome.segments], dtype=np.float64)
+    order = np.argsort(transfer, kind="stable")
+    bounds = np.searchsorted(transfer[order], np.arange(len(program.transfers) + 1))
+    rows = []
+    for number, one in enumerate(program.transfers):
+        mine = order[bounds[number] : bounds[number + 1]]
+        most = max((load.volume_bytes for load in one.loads), default=0)
+        for load in one.loads:
+            share = float(load.volume_bytes / most) * load.connections
+            rows.append((np.full(len(mine), load.link), start[mine], end[mine], rate[mine] * share))
     link, start, end, rate = (np.concatenate(column) for column in zip(*rows, strict=True)) if rows else (np.zeros(0, int),) * 4
     table = _added_up(link, start, end, rate)
     table["link"] = pd.Categorical.from_codes(table["link"], list(program.links.names))
