@@ -1,0 +1,227 @@
+"""Which rows a Gantt chart has and which boxes stand in them: pure functions from a table of ops, no drawing.
+
+A row is a rank and a family of streams: all ``send:*`` streams of a rank are one row "send", all ``recv:*`` one row "recv".
+A family in which no op takes time has no row (on an ideal cluster communication takes none).
+
+>>> import pandas as pd
+>>> ops = pd.DataFrame({"rank": 0, "stream": ["compute", "compute", "send:1"], "kind": ["forward", "forward", "send"], "stage": 0,
+...                     "layer": [0, 1, -1], "micro_batch": 0, "start_ps": [0, 5, 9], "end_ps": [5, 9, 9]})
+>>> chart = layout(ops)
+>>> [row.label for row in chart.rows], chart.boxes.start_ps.tolist(), chart.boxes.end_ps.tolist()
+(['rank 0 compute'], [0], [9])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from clustersim.errors import InputError
+from clustersim.plots.style import COMPUTE_KINDS, SHADED_KINDS
+
+MAX_RANKS = 64
+"""More ranks than this are sampled, unless the caller names them."""
+
+MERGE_ABOVE = 16
+"""More ranks than this share one communication row per rank instead of a row per family."""
+
+COMPUTE = "compute"
+COMMUNICATION = "communication"
+_FAMILIES = (COMPUTE, "tensor", "data", "offload", "send", "recv")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One horizontal band of the chart."""
+
+    rank: int
+    family: str
+
+    @property
+    def label(self) -> str:
+        return f"rank {self.rank} {self.family}"
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes ordered by row and time; ``row`` and ``kind`` index ``Chart.rows`` and ``Chart.kinds``, times are in ps.
+
+    ``shade`` is 1 where the box belongs to every other chunk (or layer) of its rank; ``micro_batch`` is -1 where there is none.
+    """
+
+    row: np.ndarray
+    kind: np.ndarray
+    shade: np.ndarray
+    micro_batch: np.ndarray
+    start_ps: np.ndarray
+    end_ps: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, which: np.ndarray) -> Boxes:
+        """The boxes that a mask or an index array picks."""
+        return Boxes(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Rows from top to bottom, the boxes in them, the window, and how many of the ranks are shown.
+
+    ``step_end_ps`` is the end of the last op of any rank, shown or not. ``shaded_by`` says what the two shades of a kind tell
+    apart: "chunk", "layer", or "" where there is only one shade.
+    """
+
+    rows: tuple[Row, ...]
+    kinds: tuple[str, ...]
+    boxes: Boxes
+    begin_ps: int
+    end_ps: int
+    step_end_ps: int
+    shown_ranks: tuple[int, ...]
+    present_ranks: int
+    shaded_by: str
+
+
+def layout(ops: pd.DataFrame, *, ranks: Sequence[int] | None = None, begin_ps: int | None = None, end_ps: int | None = None) -> Chart:
+    """Rows and boxes of ``ops`` in the window from ``begin_ps`` to ``end_ps`` (the whole step where None).
+
+    InputError for a trace in which nothing takes time, a rank that is not in the trace, and a window without duration or
+    outside the step.
+    """
+    first_ps, step_end_ps = _span(ops)
+    begin_ps = first_ps if begin_ps is None else begin_ps
+    end_ps = step_end_ps if end_ps is None else end_ps
+    _check_window(begin_ps, end_ps, first_ps, step_end_ps)
+    present = np.unique(ops["rank"].to_numpy())
+    shown = _choose_ranks(present, ranks)
+    start, end = ops["start_ps"].to_numpy(), ops["end_ps"].to_numpy()
+    ops = ops[(end > start) & np.isin(ops["rank"].to_numpy(), shown)]
+    families, family = _family_codes(ops["stream"], merged=len(shown) > MERGE_ABOVE)
+    rows, row = _rows(shown, ops["rank"].to_numpy(), families, family)
+    kinds, boxes, shaded_by = _boxes(ops, row)
+    inside = (boxes.start_ps < end_ps) & (boxes.end_ps > begin_ps)
+    return Chart(
+        rows, kinds, boxes.take(inside), begin_ps, end_ps, step_end_ps, tuple(shown.tolist()), len(present), shaded_by
+    )
+
+
+def _span(ops: pd.DataFrame) -> tuple[int, int]:
+    if not len(ops):
+        raise InputError("the trace holds no ops, there is nothing to draw")
+    first, last = int(ops["start_ps"].min()), int(ops["end_ps"].max())
+    if first == last:
+        raise InputError("no op of the trace takes time, there is nothing to draw")
+    return first, last
+
+
+def _check_window(begin_ps: int, end_ps: int, first_ps: int, last_ps: int) -> None:
+    window = f"the window from {begin_ps / 1e12:.9g} s to {end_ps / 1e12:.9g} s"
+    if begin_ps >= end_ps:
+        raise InputError(f"{window} is empty: its end must lie after its begin")
+    if end_ps <= first_ps or begin_ps >= last_ps:
+        raise InputError(f"{window} is empty: the trace goes from {first_ps / 1e12:.9g} s to {last_ps / 1e12:.9g} s")
+
+
+def _choose_ranks(present: np.ndarray, ranks: Sequence[int] | None) -> np.ndarray:
+    """The ranks asked for; otherwise all, or an even sample with the first and the last."""
+    if ranks is not None:
+        chosen = np.unique(np.asarray(ranks, dtype=np.int64))
+        missing = np.setdiff1d(chosen, present)
+        if len(missing) or not len(chosen):
+            asked = f"rank {missing[0]} is not in the trace" if len(missing) else "no rank to show"
+            raise InputError(f"{asked}; present: {_rank_list(present)}")
+        return chosen
+    if len(present) <= MAX_RANKS:
+        return present
+    return present[np.linspace(0, len(present) - 1, MAX_RANKS).round().astype(np.int64)]
+
+
+def _rank_list(present: np.ndarray) -> str:
+    """``0-7, 16, 24``, cut off after a dozen ranges."""
+    runs = np.split(present, np.flatnonzero(np.diff(present) != 1) + 1)
+    texts = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    return ", ".join(texts[:12]) + (", ..." if len(texts) > 12 else "")
+
+
+def _codes(column: pd.Series) -> tuple[np.ndarray, list[str]]:
+    """Integer codes and the distinct values, in order of name, so that nothing depends on the order of the table."""
+    codes, values = pd.factorize(column, sort=True)
+    return codes.astype(np.int64), [str(value) for value in values]
+
+
+def _family_codes(streams: pd.Series, merged: bool) -> tuple[list[str], np.ndarray]:
+    """Names of the families from top to bottom, and for each op the index of its own."""
+    codes, names = _codes(streams)
+    family_of = [name.split(":", 1)[0] for name in names]
+    if merged:
+        family_of = [name if name == COMPUTE else COMMUNICATION for name in family_of]
+    order = {name: place for place, name in enumerate(_FAMILIES)}
+    families = sorted(set(family_of), key=lambda name: (order.get(name, len(order)), name))
+    return families, np.array([families.index(name) for name in family_of], dtype=np.int64)[codes]
+
+
+def _rows(shown: np.ndarray, rank: np.ndarray, families: list[str], family: np.ndarray) -> tuple[tuple[Row, ...], np.ndarray]:
+    """The rows that hold an op, ranks from top to bottom, families within a rank; and the row of each op.
+
+    A rank in which nothing takes time keeps its compute row: that it idles is worth seeing.
+    """
+    width = len(families) + 1
+    place = np.searchsorted(shown, rank)
+    key = place * width + family
+    idle = np.setdiff1d(np.arange(len(shown)), place) * width + len(families)
+    used = np.union1d(key, idle)
+    names = [*families, COMPUTE]
+    rows = tuple(Row(int(shown[code // width]), names[code % width]) for code in used.tolist())
+    return rows, np.searchsorted(used, key)
+
+
+def _boxes(ops: pd.DataFrame, row: np.ndarray) -> tuple[tuple[str, ...], Boxes, str]:
+    """Ops as boxes: sorted by row and time, shaded by chunk or layer, touching compute ops of one piece of work made one box."""
+    kind, kinds = _codes(ops["kind"])
+    order = np.lexsort((ops["end_ps"].to_numpy(), ops["start_ps"].to_numpy(), row))
+    stage, layer = ops["stage"].to_numpy()[order], ops["layer"].to_numpy()[order]
+    row, kind, micro_batch = row[order], kind[order], ops["micro_batch"].to_numpy()[order]
+    start, end = ops["start_ps"].to_numpy()[order], ops["end_ps"].to_numpy()[order]
+    shaded = np.isin(kind, [code for code, name in enumerate(kinds) if name in SHADED_KINDS]) & (stage >= 0)
+    layered = _layered(row[shaded], layer[shaded], micro_batch[shaded], int(row.max(initial=-1)) + 1)[row]
+    part = np.where(layered, layer, stage)
+    shade = np.zeros(len(row), dtype=np.int64)
+    shade[shaded] = _parity(row[shaded], part[shaded])
+    shaded_by = "" if not shade.any() else "layer" if layered[shade > 0].all() else "chunk"
+
+    computes = np.isin(kind, [code for code, name in enumerate(kinds) if name in COMPUTE_KINDS])
+    same = np.ones(max(len(row) - 1, 0), dtype=bool)
+    for column in (row, kind, stage, part, micro_batch):
+        same &= column[1:] == column[:-1]
+    joined = same & computes[1:] & (start[1:] == end[:-1])
+    begins = np.flatnonzero(np.append(True, ~joined)) if len(row) else np.zeros(0, dtype=np.int64)
+    ends = np.append(begins[1:], len(row)) - 1
+    boxes = Boxes(row[begins], kind[begins], shade[begins], micro_batch[begins], start[begins], end[ends[: len(begins)]])
+    return tuple(kinds), boxes, shaded_by
+
+
+def _layered(row: np.ndarray, layer: np.ndarray, micro_batch: np.ndarray, rows: int) -> np.ndarray:
+    """For each row whether it finishes a layer for all micro-batches before it turns to the next one.
+
+    Told from the order alone: the layer then changes less often than the micro-batch.
+    """
+    together = row[1:] == row[:-1]
+    changes = [
+        np.bincount(row[1:][together & (column[1:] != column[:-1])], minlength=rows) for column in (layer, micro_batch)
+    ]
+    return changes[0] < changes[1]
+
+
+def _parity(row: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """0, 1, 0, 1, ... for the parts (chunks, layers) of each row in ascending order."""
+    if not len(row):
+        return np.zeros(0, dtype=np.int64)
+    key = row * (int(part.max()) + 2) + part + 1  # parts begin at -1
+    distinct, place = np.unique(key, return_inverse=True)
+    row_of = distinct // (int(part.max()) + 2)
+    first = np.searchsorted(row_of, row_of)
+    return ((np.arange(len(distinct)) - first) % 2)[place]

@@ -1,0 +1,106 @@
+"""Streams, activities, and what happens when nothing can move."""
+
+import numpy as np
+import pytest
+
+from clustersim.engine.simulate import simulate
+from clustersim.errors import DeadlockError
+from clustersim.program.kinds import KIND_CODE
+from clustersim.program.program import Links, Program, Stream, Transfer
+from tests.helpers import simulated, unit_cost
+
+
+def program(ops, streams, dependencies=(), transfers=()):
+    """Ops are (rank, kind, duration_ps, activity); each activity has the transfer of its number."""
+    rank, kind, duration, activity = (np.array(column, dtype=np.int64) for column in zip(*ops, strict=True))
+    zero = np.zeros(len(ops), dtype=np.int64)
+    of = np.array(dependencies, dtype=np.int64).reshape(-1, 2)
+    return Program(
+        rank=rank, stream=zero, kind=kind, part=zero, stage=zero, layer=zero, micro_batch=np.arange(len(ops)),
+        duration_ps=duration, bytes=zero, flops=zero, peer=zero - 1, activity=activity,
+        dependency_op=of[:, 0], dependency_on=of[:, 1], activity_transfer=np.arange(len(transfers)),
+        transfers=tuple(transfers), streams=tuple(streams), links=Links((), (), (), ()),
+        multiplicity=dict.fromkeys(rank.tolist(), 1),
+    )  # fmt: skip
+
+
+F, REDUCE = KIND_CODE["forward"], KIND_CODE["reduce"]
+
+
+def test_a_stream_runs_in_order_and_an_op_waits_for_its_dependencies():
+    ops = [(0, F, 5, -1), (0, F, 1, -1), (1, F, 2, -1)]
+    streams = [Stream(0, "compute", True, (0, 1)), Stream(1, "compute", True, (2,))]
+    outcome = simulate(program(ops, streams, dependencies=[(2, 0)]))
+    assert outcome.start_ps.tolist() == [0, 5, 5]
+    assert outcome.end_ps.tolist() == [5, 6, 7]
+
+
+def test_a_collective_starts_with_its_last_member_and_the_wait_is_told():
+    ops = [(0, F, 3, -1), (0, REDUCE, 0, 0), (1, F, 10, -1), (1, REDUCE, 0, 0)]
+    streams = [
+        Stream(0, "compute", True, (0,)), Stream(0, "data", False, (1,)),
+        Stream(1, "compute", True, (2,)), Stream(1, "data", False, (3,)),
+    ]  # fmt: skip
+    outcome = simulate(program(ops, streams, [(1, 0), (3, 2)], [Transfer("0-1", 4)]))
+    assert outcome.start_ps.tolist() == [0, 10, 0, 10]
+    assert outcome.end_ps.tolist() == [3, 14, 10, 14]
+    assert (outcome.start_ps - outcome.arrival_ps).tolist() == [0, 7, 0, 0]
+
+
+def test_collectives_that_become_possible_in_different_orders_on_two_ranks_do_not_block_each_other():
+    # Rank 0 is ready for X at 1 and Y at 2, rank 1 for Y at 1 and X at 2.
+    ops = [(0, F, 1, -1), (0, F, 1, -1), (0, REDUCE, 0, 0), (0, REDUCE, 0, 1)]
+    ops += [(1, F, 1, -1), (1, F, 1, -1), (1, REDUCE, 0, 1), (1, REDUCE, 0, 0)]
+    streams = [
+        Stream(0, "compute", True, (0, 1)), Stream(0, "data", False, (2, 3)),
+        Stream(1, "compute", True, (4, 5)), Stream(1, "data", False, (6, 7)),
+    ]  # fmt: skip
+    waits = [(2, 0), (3, 1), (6, 4), (7, 5)]
+    outcome = simulate(program(ops, streams, waits, [Transfer("x", 5), Transfer("y", 5)]))
+    assert outcome.start_ps[[2, 3, 6, 7]].tolist() == [2, 7, 7, 2]
+
+
+def test_deadlock_names_the_cycle():
+    ops = [(0, F, 1, -1), (0, F, 1, -1), (1, F, 1, -1), (1, F, 1, -1)]
+    streams = [Stream(0, "compute", True, (0, 1)), Stream(1, "compute", True, (2, 3))]
+    with pytest.raises(DeadlockError) as error:
+        simulate(program(ops, streams, dependencies=[(0, 3), (2, 1)]))
+    text = str(error.value)
+    assert text.startswith("deadlock: ") and "\n" not in text
+    for name in ("rank 0 forward of stage 0 micro-batch 0", "rank 1 forward of stage 0 micro-batch 3"):
+        assert name in text
+    assert text.count("waits for") == 4  # all four ops, and back to the first
+
+
+def test_deadlock_over_the_order_of_sends():
+    # Two in-order streams enter two activities in opposite orders.
+    ops = [(0, REDUCE, 0, 0), (0, REDUCE, 0, 1), (1, REDUCE, 0, 1), (1, REDUCE, 0, 0)]
+    streams = [Stream(0, "tensor", True, (0, 1)), Stream(1, "tensor", True, (2, 3))]
+    with pytest.raises(DeadlockError, match="rank 0 reduce .* waits for rank 1 reduce"):
+        simulate(program(ops, streams, transfers=[Transfer("x", 1), Transfer("y", 1)]))
+
+
+def test_one_long_op_is_one_jump():
+    run = unit_cost(1, 1, 1, "standard", forward=3000, backward=3000)
+    assert run.trace.makespan_ps == 6000 * 10**12
+    assert run.summary["events"] < 20
+
+
+CONTENDED = """
+model: {layers: 8, hidden: 1024, heads: 16}
+cluster: pcie-ethernet
+parallel: {data: 4, pipeline: 2, tensor: 2}
+strategy: mpp
+batch: {global: 16, micro: 1, sequence: 512}
+"""
+
+
+def test_a_stream_never_overlaps_itself_and_no_op_starts_before_what_it_depends_on():
+    trace = simulated(CONTENDED, fold=False).trace
+    ops = trace.ops.set_index("op")
+    for _, stream in ops.groupby(["rank", "stream"], observed=True):
+        stream = stream.sort_values(["start_ps", "end_ps"])
+        assert (stream["start_ps"].to_numpy()[1:] >= stream["end_ps"].to_numpy()[:-1]).all()
+    pairs = trace.dependencies
+    assert len(pairs) and (ops["start_ps"].loc[pairs["op"]].to_numpy() >= ops["end_ps"].loc[pairs["on"]].to_numpy()).all()
+    assert (ops["end_ps"] >= ops["start_ps"]).all() and (ops["wait_ps"] >= 0).all()
