@@ -39,7 +39,7 @@ KEYS = (
     "model", "cluster", "nodes", "parallel", "strategy", "batch", "precision", "recompute", "steps", "cost", "link_delay",
     *LINK_KINDS,
 )  # fmt: skip
-STRATEGY_KEYS = ("name", "placement", "order", "timing", "chunks", "partition", "overlap", "prefetch")
+STRATEGY_KEYS = ("name", "placement", "order", "timing", "chunks", "partition", "overlap", "prefetch", "scatter_gather")
 _ONLY_ONE = "only 1 is supported so far"
 _PEAK = "peak"
 
@@ -97,7 +97,7 @@ def _with_strategy(read: Document, name: str) -> Document:
     if not isinstance(given, dict):
         given = {}
     if given.get("name") != name:
-        given = {key: value for key, value in given.items() if key in ("partition", "overlap", "prefetch")}
+        given = {key: value for key, value in given.items() if key in ("partition", "overlap", "prefetch", "scatter_gather")}
     return replace(read, data={**read.data, "strategy": {**given, "name": name}})
 
 
@@ -230,6 +230,7 @@ def _read_strategy(top: Section) -> Strategy:
         partition=section.choice("partition", PARTITIONS, preset.partition),
         overlap=section.boolean("overlap", preset.overlap),
         prefetch=section.integer("prefetch", preset.prefetch, minimum=0, maximum=10**6),
+        scatter_gather=section.boolean("scatter_gather", preset.scatter_gather),
     )
 
 

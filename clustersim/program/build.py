@@ -40,10 +40,14 @@ def build_costs(experiment: Experiment) -> Costs:
 
 
 def build_traffic(experiment: Experiment) -> Traffic:
-    """Payloads of one rank: b s h elements between layers; the embedding travels with the first layer, the head with the last."""
+    """Payloads of one rank: b s h elements between layers, 1/t of them to the next stage with scatter-gather (arXiv 2104.04473,
+
+    section 4.1); the embedding travels with the first layer, the head with the last.
+    """
     element = state_bytes(experiment.precision).weights
     activation = experiment.micro_batch * experiment.sequence * experiment.model.hidden * element
-    return Traffic(activation, tuple(element * count for count in rank_layer_parameters(experiment)))
+    message = -(-activation // experiment.grid.tensor) if experiment.strategy.scatter_gather else activation
+    return Traffic(activation, message, tuple(element * count for count in rank_layer_parameters(experiment)))
 
 
 def rank_layer_parameters(experiment: Experiment) -> list[int]:

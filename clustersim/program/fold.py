@@ -55,8 +55,9 @@ def fold(cluster: Cluster, grid: Grid, places: list[Place], enabled: bool = True
     copies = [(d, t) for d in range(grid.data) for t in range(grid.tensor)]
     layout = [_Layout(cluster, grid, place, copies) for place in places]
     colour = [0] * len(copies) if enabled else list(range(len(copies)))
+    kind = [(link.kind, link.capacity_bytes_s, link.latency_ps) for link in cluster.node_links]
     base = {
-        link: (_base(cluster, link), None if enabled else link)
+        link: (kind[link % len(kind)], None if enabled else link)
         for link in dict.fromkeys(link for place in layout for hop in place.hops for link in hop)
     }
     while True:
@@ -77,7 +78,7 @@ def fold(cluster: Cluster, grid: Grid, places: list[Place], enabled: bool = True
         if len(set(refined)) == len(set(colour)):
             break
         colour = refined
-    found = _quotient(cluster, copies, colour, layout, group_colour, loads, link_colour)
+    found = _quotient(cluster, kind, copies, colour, layout, group_colour, loads, link_colour)
     # Two links of one class, loaded once and twice by one group, have no single load.
     return found if found is not None else fold(cluster, grid, places, enabled=False)
 
@@ -107,18 +108,18 @@ class _Layout:
 Loads = dict[int, Counter]
 
 
-def _base(cluster: Cluster, link: int) -> Hashable:
-    one = cluster.link(link)
-    return one.kind, one.capacity_bytes_s, one.latency_ps
-
-
 def _loads(layout: list[_Layout], group_colour: list[list[Hashable]]) -> Loads:
     """For each link: how many groups of each (place, colour) cross it, by the number of their hops that do."""
     loads: Loads = defaultdict(Counter)
     for number, place in enumerate(layout):
         for group, members in enumerate(place.groups):
-            for link, hops in Counter(link for copy in members for link in place.hops[copy]).items():
-                loads[link][number, group_colour[number][group], hops] += 1
+            key = number, group_colour[number][group]
+            if len(members) == 1:
+                for link in place.hops[members[0]]:
+                    loads[link][*key, 1] += 1
+            else:
+                for link, hops in Counter(link for copy in members for link in place.hops[copy]).items():
+                    loads[link][*key, hops] += 1
     return loads
 
 
@@ -128,7 +129,7 @@ def _numbered(keys: dict[int, Hashable]) -> dict[int, int]:
 
 
 def _quotient(
-    cluster: Cluster, copies: list, colour: list[int], layout: list[_Layout], group_colour: list, loads: Loads, link_colour: dict[int, int]
+    cluster: Cluster, kind: list, copies: list, colour: list[int], layout: list[_Layout], group_colour: list, loads: Loads, link_colour: dict[int, int]
 ) -> Fold | None:
     chosen = [colour.index(number) for number in sorted(set(colour))]
     first_link: dict[int, int] = {}
@@ -153,7 +154,7 @@ def _quotient(
                 uses.append(
                     tuple(Use(link, times, loads[first_link[link]][(*key, times)]) for link, (times,) in by_class.items())
                 )
-                latencies.append(max(sum(cluster.link(link).latency_ps for link in hop) for hop in hops))
+                latencies.append(max(sum(kind[link % len(kind)][2] for link in hop) for hop in hops))
             group[place.place, position] = numbers[key]
     return Fold(
         copies=tuple(copies[copy] for copy in chosen),

@@ -15,9 +15,13 @@ from clustersim.schedule.strategy import Strategy
 
 @dataclass(frozen=True)
 class Traffic:
-    """Payloads in bytes on one rank: what a micro-batch hands from layer to layer, and by layer its weights (or gradients)."""
+    """Payloads in bytes on one rank: what a micro-batch hands from layer to layer, what of it a rank sends to the next stage
+
+    (when that is a part, the tensor ranks gather the whole on arrival), and by layer its weights (or gradients).
+    """
 
     activation_bytes: int
+    message_bytes: int
     layer_bytes: tuple[int, ...]
 
 
@@ -63,16 +67,19 @@ class _Lowering:
         run_ends: list[int] = []  # by run, its last compute op
         reductions: list[int] = []
         late: list[_Item] = []  # reductions that wait for all compute
-        result = gate = compute = None
+        result = compute = None
+        gates: list[int] = []  # data-parallel collectives that hold up the next layer
         for index, item in enumerate(items):
             if item.run == len(run_ends):
                 run_ends.append(-1)
                 if self.gathers:
-                    gate = self._gather(rank, item, after=self._buffer_free(run_ends, item.run))
+                    gates.append(self._gather(rank, item, after=self._buffer_free(run_ends, item.run)))
             # Also across actions: a tensor-parallel collective holds up the compute stream.
-            waits = [op for op in (gate, result) if op is not None]
-            gate = None
+            waits = gates if result is None else [*gates, result]
+            gates = []
             first_op = len(self.template.kind)
+            if item.first and self._gathers_message(rank, item.action):
+                waits.append(self._gather_message(rank, item))
             compute, result = self._layer(rank, item, waits, compute)
             run_ends[item.run] = compute
             if item.first:
@@ -86,7 +93,8 @@ class _Lowering:
                 continue
             if self.strategy.overlap or self.scatters_runs:
                 reductions.append(self._reduce(rank, item, after=compute))
-                gate = None if self.strategy.overlap else reductions[-1]
+                if not self.strategy.overlap:
+                    gates.append(reductions[-1])
             else:
                 late.append(item)
         reductions += [self._reduce(rank, item, after=result) for item in late]
@@ -171,6 +179,15 @@ class _Lowering:
 
     # Pipeline traffic
 
+    def _gathers_message(self, rank: int, action: Action) -> bool:
+        source = action.stage + (-1 if action.kind == "F" else 1)
+        crosses = 0 <= source < self.schedule.stages and self.schedule.placement[source] != rank
+        return crosses and self.traffic.message_bytes < self.traffic.activation_bytes
+
+    def _gather_message(self, rank: int, item: _Item) -> int:
+        exchange = Exchange("tensor", "all_gather", rank, -1, self.traffic.activation_bytes)
+        return self._communicate(rank, "tensor", item, item.action.micro_batch, exchange, after=None)
+
     def _want_inputs(self, op: int, action: Action) -> None:
         kind, stage, micro_batch = action
         if kind == "F" and stage > 0:
@@ -188,7 +205,7 @@ class _Lowering:
         if not 0 <= target < self.schedule.stages or self.schedule.placement[target] == rank:
             return
         to = self.schedule.placement[target]
-        exchange = Exchange("pipeline", "send", rank, to, self.traffic.activation_bytes)
+        exchange = Exchange("pipeline", "send", rank, to, self.traffic.message_bytes)
         send = self._communicate(rank, "send", item, micro_batch, exchange, after=result)
         # Receives are posted ahead, in the order in which the peer sends.
         self.received[Action(kind, target, micro_batch)] = self.template.op(

@@ -23,7 +23,8 @@ class Strategy:
 
     ``timing`` says how often a layer's partitioned parameters are gathered and its gradients scattered: for every micro-batch,
     or once for all micro-batches that follow one another in that layer. ``chunks`` are the stages per rank, None for the order's own.
-    ``prefetch`` is the number of layers whose parameters are gathered ahead of use.
+    ``prefetch`` is the number of layers whose parameters are gathered ahead of use. With ``scatter_gather`` each tensor rank
+    sends its part of a pipeline message, and the receivers gather the whole.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Strategy:
     partition: str = "none"
     overlap: bool = True
     prefetch: int = 1
+    scatter_gather: bool = False
 
 
 PRESETS = {

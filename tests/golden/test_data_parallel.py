@@ -79,3 +79,11 @@ def test_reductions_start_when_the_last_micro_batch_allows():
 def test_optimizer_partition_gathers_new_parameters_after_the_last_reduction():
     run = unit_cost(L, 1, M, "{name: standard, partition: optimizer}", data=2, cost=", reduce: 1 s, gather: 2 s")
     assert run.trace.makespan_ps == (M * L * (F + B) + 1 + L * 2) * S
+
+
+@pytest.mark.parametrize(("name", "times"), [("lga", 1), ("standard", M)])
+def test_without_overlap_every_gather_and_reduction_is_exposed(name, times):
+    strategy = f"{{name: {name}, partition: parameters, overlap: false}}"
+    run = unit_cost(L, 1, M, strategy, data=2, cost=", reduce: 5 s, gather: 2 s")
+    assert run.trace.makespan_ps == (M * L * (F + B) + times * L * (2 * 2 + 5)) * S
+    assert run.summary["overlap"] == 0

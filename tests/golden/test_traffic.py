@@ -78,3 +78,13 @@ def test_bytes_on_links_equal_bytes_sent():
     assert done.summary["links"]["nvlink"]["bytes"] == pytest.approx(
         2 * done.summary["communication_bytes"]["tensor"], rel=0, abs=rounding
     )
+
+
+def test_scatter_gather_sends_each_tensor_rank_its_part():
+    t, p, m = 4, 2, 4
+    done = run(f"{{tensor: {t}, pipeline: {p}}}", "{name: mpp, scatter_gather: true}", m=m)
+    boundaries = 2 * (LAYERS - 1) * m
+    assert done.summary["communication_bytes"]["pipeline"] == boundaries * BSH
+    # Beside the all-reduces, each of t ranks sends (t-1)/t of every arriving message on to the others.
+    all_reduces = 4 * LAYERS * m * BSH * 2 * (t - 1)
+    assert done.summary["communication_bytes"]["tensor"] == all_reduces + boundaries * BSH * (t - 1)
