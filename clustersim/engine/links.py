@@ -29,12 +29,13 @@ class Segment(NamedTuple):
 class Flow:
     """Bytes under way. ``work`` is what was left at ``since``, when ``rate`` began."""
 
-    __slots__ = ("done", "generation", "number", "rate", "crossings", "since", "transfer", "work")
+    __slots__ = ("crossings", "done", "generation", "number", "on", "rate", "since", "slowest", "transfer", "work")
 
     def __init__(self, number: int, transfer: int, wanted: Demand, done: Signal, now: int) -> None:
         self.number, self.transfer, self.done, self.since = number, transfer, done, now
-        self.work, self.crossings = wanted
+        self.work, self.crossings, self.on = wanted
         self.rate = 0
+        self.slowest = -1  # the link that sets the rate
         self.generation = 0  # of its completion; one of an older generation is outdated
 
 
@@ -126,7 +127,8 @@ class Network:
             flows = self._links[crossing.link].flows
             del flows[flow]
             for other in flows:
-                self._settle_later(other)
+                if other.slowest == crossing.link:
+                    self._settle_later(other)
         self._unsettled.pop(flow, None)
         flow.done.after(0)
 
@@ -138,27 +140,58 @@ class Network:
         self._unsettled[flow] = None
 
     def _settle(self, _: Signal) -> None:
-        """Share anew among all flows that are tied to the unsettled ones by common links."""
-        reached: dict[Flow, None] = {}
-        waiting = list(self._unsettled)
+        """Share anew among the unsettled flows and all that are reached from them through full links."""
+        flows = self._unsettled
         self._unsettled = {}
-        while waiting:
-            flow = waiting.pop()
-            if flow not in reached:
-                reached[flow] = None
-                for crossing in flow.crossings:
-                    waiting += self._links[crossing.link].flows
-        flows = sorted(reached, key=lambda flow: flow.number)
-        for flow, (rate, link) in zip(flows, shares([flow.crossings for flow in flows], self._capacities), strict=True):
+        while True:
+            ordered = sorted(flows, key=_number)
+            rates = shares([flow.crossings for flow in ordered], self._left_by_others(ordered, flows))
+            found = dict(zip(ordered, rates, strict=True))
+            reached = self._no_longer_fair(found)
+            if not reached:
+                break
+            flows.update(reached)
+        for flow, (rate, slowest) in found.items():
+            flow.slowest = slowest
             if rate != flow.rate:
-                self._pace(flow, rate, link)
+                self._pace(flow, rate, slowest)
+
+    def _left_by_others(self, ordered: list[Flow], flows: dict[Flow, None]) -> dict[int, int]:
+        left: dict[int, int] = {}
+        for flow in ordered:
+            for crossing in flow.crossings:
+                link = crossing.link
+                if link not in left:
+                    others = sum(_use(other, link, other.rate) for other in self._links[link].flows if other not in flows)
+                    left[link] = max(0, self._capacities[link] - others)
+        return left
+
+    def _no_longer_fair(self, found: dict[Flow, tuple[int, int]]) -> dict[Flow, None]:
+        """Flows not in ``found`` that have more on a link than one that it limits, or whose own link is no longer full."""
+        reached: dict[Flow, None] = {}
+        least: dict[int, int] = {}  # on each link, the least share of a flow that it limits
+        for flow, (rate, slowest) in found.items():
+            share = _share(flow, slowest, rate)
+            least[slowest] = min(share, least.get(slowest, share))
+        for link in dict.fromkeys(crossing.link for flow in found for crossing in flow.crossings):
+            on_link = self._links[link].flows
+            if all(flow in found for flow in on_link):
+                continue
+            used = sum(_use(flow, link, found[flow][0] if flow in found else flow.rate) for flow in on_link)
+            full = self._capacities[link] - used <= _ROUNDING * len(on_link)
+            for flow in on_link:
+                if flow not in found and (
+                    (link in least and _share(flow, link, flow.rate) > least[link] + _ROUNDING) or (not full and flow.slowest == link)
+                ):
+                    reached[flow] = None
+        return reached
 
     def _pace(self, flow: Flow, rate: int, slowest: int) -> None:
         now = self.env.now
         if flow.rate:
             self._record(flow)
             flow.work = max(0, flow.work - flow.rate * (now - flow.since))
-        flow.rate, flow.since = rate, now
+        flow.rate, flow.slowest, flow.since = rate, slowest, now
         flow.generation += 1
         self._links[slowest].expect(flow, now + (2 * flow.work + rate) // (2 * rate))
 
@@ -166,3 +199,22 @@ class Network:
         now = self.env.now
         if now > flow.since:
             self.segments.append(Segment(flow.transfer, flow.since, now, flow.rate / RATE_PER_BYTE_S))
+
+
+# Rates are whole numbers, so that equal shares may leave a few units of a full link unused.
+_ROUNDING = 4
+
+
+def _number(flow: Flow) -> int:
+    return flow.number
+
+
+def _share(flow: Flow, link: int, rate: int) -> int:
+    """What one connection of the flow takes of a link, at a rate of the flow."""
+    crossing = flow.on[link]
+    return -(-rate * crossing.weight_numerator // crossing.weight_denominator)
+
+
+def _use(flow: Flow, link: int, rate: int) -> int:
+    """What all its connections take."""
+    return flow.on[link].connections * _share(flow, link, rate)

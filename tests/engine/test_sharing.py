@@ -16,8 +16,11 @@ GB = 10**9
 S = 10**12
 
 
-def ends(capacities, flows):
-    """End times in ps of flows (start_ps, bytes, links) on links of the given bytes/s, and the network."""
+def ends(capacities, flows, look=None):
+    """End times in ps of flows (start_ps, bytes, links) on links of the given bytes/s, and the network.
+
+    ``look(network)`` is called at the end of each instant.
+    """
     env = Environment(initial_time=0)
     links = Links(tuple(map(str, range(len(capacities)))), ("network",) * len(capacities), tuple(capacities), (1,) * len(capacities))
     transfers = [Transfer("", 0, tuple(Load(link, Fraction(size)) for link in path)) for _, size, path in flows]
@@ -31,7 +34,12 @@ def ends(capacities, flows):
 
     for number, (at, _, _) in enumerate(flows):
         call_after(env, at, start, number)
-    env.run()
+    while env.peek() != float("inf"):
+        now = env.peek()
+        while env.peek() == now:
+            env.step()
+        if look:
+            look(network)
     return result, network
 
 
@@ -114,3 +122,16 @@ def test_every_flow_is_held_by_a_full_link_on_which_none_has_more(capacities, ro
             here = [other for route, other in zip(routes, rates, strict=True) if link in route]
             held = held or (sum(here) >= capacities[link] * scale - len(here) and rate >= max(here) - len(here))
         assert held
+
+
+@given(st.lists(st.sampled_from([1, 2, 5, 7, 10]), min_size=5, max_size=5), st.lists(flow, min_size=1, max_size=12))
+def test_settling_what_is_reached_equals_sharing_anew_among_all(capacities, flows):
+    capacities = [capacity * GB for capacity in capacities]
+
+    def look(network):
+        active = sorted({f for link in network._links.values() for f in link.flows}, key=lambda f: f.number)
+        fair = shares([f.crossings for f in active], [capacity * 10**6 for capacity in capacities])
+        for one, (rate, _) in zip(active, fair, strict=True):
+            assert one.rate == pytest.approx(rate, rel=1e-12)
+
+    ends(capacities, flows, look)
