@@ -1,4 +1,4 @@
-"""Boxes that are too narrow to draw, as pixels: how much of each bin each kind fills, and one colour a bin.
+"""Boxes that are too narrow to draw, as pixels: how much of each bin each kind fills, and the colours of that.
 
 >>> import numpy as np
 >>> one, zero = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
@@ -17,7 +17,7 @@ FAINTEST = 0.3
 """Opacity of a bin that is hardly busy, so that a lone short op is still seen."""
 
 _SHADES = 2
-_ROWS_AT_ONCE = 64  # bounds the memory: rows x kinds x shades x bins numbers of 8 bytes
+_ROWS_AT_ONCE = 32  # bounds the memory: rows x kinds x shades x bins numbers of 8 bytes
 _NOTHING = 1e-9
 
 
@@ -44,54 +44,46 @@ def coverage(boxes: Boxes, *, rows: int, kinds: int, begin_ps: int, end_ps: int,
     return covered
 
 
-def dither(covered: np.ndarray) -> np.ndarray:
-    """For each row and bin the kind that colours it, -1 where there is none; ``covered`` is rows x kinds x bins.
+def stack(covered: np.ndarray, heights: np.ndarray) -> np.ndarray:
+    """The kind at each height (0 top, 1 bottom) of a row in each bin, heights x bins; ``covered`` is kinds x bins.
 
-    Along a row each kind gets as many bins as its share of the time. Were it always the largest share, a forward that takes
-    half as long as the backward would vanish altogether.
+    Each kind takes its share of the height, so that none vanishes beside a longer one and no mixed colour passes for another
+    kind. Where nothing is covered the answer means nothing.
+
+    >>> stack(np.array([[0.2, 1.0], [0.6, 0.0]]), np.array([0.1, 0.9])).tolist()
+    [[0, 0], [1, 0]]
     """
-    rows, kinds, bins = covered.shape
-    chosen = np.full((rows, bins), -1, dtype=np.int64)
-    credit = np.zeros((rows, kinds))
-    each = np.arange(rows)
-    for bin_ in range(bins):
-        share = covered[:, :, bin_]
-        busy = share.sum(axis=1)
-        credit += share
-        best = np.where(share > 0, credit, -np.inf).argmax(axis=1)
-        credit[each, best] -= busy
-        chosen[:, bin_] = np.where(busy > 0, best, -1)
-    return chosen
+    below = covered.sum(axis=0) * heights[:, None]
+    return (covered.cumsum(axis=0)[None, :-1] <= below[:, None]).sum(axis=1)
 
 
 def strips(
-    boxes: Boxes, *, rows: int, colours: np.ndarray, begin_ps: int, end_ps: int, bins: int
+    boxes: Boxes, *, row: np.ndarray, height: np.ndarray, colours: np.ndarray, begin_ps: int, end_ps: int, bins: int
 ) -> np.ndarray:
-    """RGBA of each row and bin, rows x bins x 4 in 0..1; ``colours`` is kinds x 2 shades x RGB.
+    """RGBA in 0..1 of pixel lines, lines x bins x 4; ``colours`` is kinds x 2 shades x RGB.
 
-    The colour is that of one kind (see ``dither``), between its shades where both occur; opacity is the busy part of the bin.
+    ``row`` is the row that each line belongs to (-1: none), ``height`` where in the row it runs, from 0 at the top to 1. A bin
+    shows its kinds stacked, each between its shades where both occur; opacity is the busy part of the bin.
     """
-    picture = np.zeros((rows, bins, 4), dtype=np.float32)
-    for first in range(0, rows, _ROWS_AT_ONCE):
-        last = min(first + _ROWS_AT_ONCE, rows)
-        lower, upper = np.searchsorted(boxes.row, (first, last))
-        if lower == upper:
-            continue
+    picture = np.zeros((len(row), bins, 4), dtype=np.float32)
+    for first in range(0, int(row.max(initial=-1)) + 1, _ROWS_AT_ONCE):
+        lower, upper = np.searchsorted(boxes.row, (first, first + _ROWS_AT_ONCE))
         part = boxes.take(np.arange(lower, upper))
         shifted = Boxes(part.row - first, part.kind, part.shade, part.micro_batch, part.start_ps, part.end_ps)
-        covered = coverage(shifted, rows=last - first, kinds=len(colours), begin_ps=begin_ps, end_ps=end_ps, bins=bins)
-        picture[first:last] = _colour(covered, colours)
+        covered = coverage(
+            shifted, rows=_ROWS_AT_ONCE, kinds=len(colours), begin_ps=begin_ps, end_ps=end_ps, bins=bins
+        )
+        for index in np.unique(part.row).tolist():
+            lines = np.flatnonzero(row == index)
+            picture[lines] = _colour(covered[index - first], height[lines], colours)
     return picture
 
 
-def _colour(covered: np.ndarray, colours: np.ndarray) -> np.ndarray:
-    by_kind = covered.sum(axis=2)
-    chosen = dither(by_kind)
-    row, bin_ = np.nonzero(chosen >= 0)
-    kind = chosen[row, bin_]
-    shares = covered[row, kind, :, bin_]
-    mixed = (shares[:, :, None] * colours[kind]).sum(axis=1) / shares.sum(axis=1)[:, None]
-    picture = np.zeros((*chosen.shape, 4))
-    picture[row, bin_, :3] = mixed
-    picture[row, bin_, 3] = np.clip(by_kind.sum(axis=1)[row, bin_], FAINTEST, 1.0)
-    return picture
+def _colour(covered: np.ndarray, heights: np.ndarray, colours: np.ndarray) -> np.ndarray:
+    """RGBA of the lines of one row from its kinds x shades x bins."""
+    by_kind = covered.sum(axis=1)
+    mixed = np.einsum("ksb,ksc->kbc", covered, colours) / np.maximum(by_kind, _NOTHING)[:, :, None]
+    busy = by_kind.sum(axis=0)
+    opacity = np.where(busy > 0, np.clip(busy, FAINTEST, 1.0), 0.0)
+    colour = mixed[stack(by_kind, heights), np.arange(len(busy))]
+    return np.concatenate([colour, np.broadcast_to(opacity[:, None], (len(heights), len(busy), 1))], axis=-1)

@@ -86,7 +86,9 @@ class Chart:
     shaded_by: str
 
 
-def layout(ops: pd.DataFrame, *, ranks: Sequence[int] | None = None, begin_ps: int | None = None, end_ps: int | None = None) -> Chart:
+def layout(
+    ops: pd.DataFrame, *, ranks: Sequence[int] | None = None, begin_ps: int | None = None, end_ps: int | None = None
+) -> Chart:
     """Rows and boxes of ``ops`` in the window from ``begin_ps`` to ``end_ps`` (the whole step where None).
 
     InputError for a trace in which nothing takes time, a rank that is not in the trace, and a window without duration or
@@ -191,7 +193,8 @@ def _boxes(ops: pd.DataFrame, row: np.ndarray) -> tuple[tuple[str, ...], Boxes, 
     part = np.where(layered, layer, stage)
     shade = np.zeros(len(row), dtype=np.int64)
     shade[shaded] = _parity(row[shaded], part[shaded])
-    shaded_by = "" if not shade.any() else "layer" if layered[shade > 0].all() else "chunk"
+    by_chunk = bool((shade[shaded] == _parity(row[shaded], stage[shaded])).all())
+    shaded_by = "" if not shade.any() else "chunk" if by_chunk else "layer"
 
     computes = np.isin(kind, [code for code, name in enumerate(kinds) if name in COMPUTE_KINDS])
     same = np.ones(max(len(row) - 1, 0), dtype=bool)

@@ -20,6 +20,8 @@ from clustersim.plots.layout import COMPUTE, Boxes, Row
 _COMPUTE_IN, _SMALLEST_IN = 0.30, 0.02
 _COMMUNICATION, _GAP, _RANK_GAP = 0.42, 0.07, 0.30  # as parts of the height of a compute row
 _DIGIT_EM = 0.6363  # every digit of DejaVu Sans, which matplotlib brings along, is this wide
+_AROUND_EM = 0.25  # left free beside a number
+_RANK_APART = 1.4  # rank labels in a row look crowded when they nearly touch
 
 
 @dataclass(frozen=True)
@@ -47,32 +49,27 @@ def lanes(boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
 
     Only the boxes of one knot of overlaps share their height; all others keep the full height of the row.
     """
-    count = len(boxes)
-    lane, depth = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64)
-    if not count:
-        return lane, depth
-    knot, crowded = _knots(boxes)
+    lane, knot = np.zeros(len(boxes), dtype=np.int64), _knots(boxes)
     ends: list[int] = []
-    begin, current = 0, -1
-    for index in np.flatnonzero(crowded).tolist():
+    current = -1
+    for index in np.flatnonzero(np.bincount(knot, minlength=1)[knot] > 1).tolist():
         if knot[index] != current:
-            begin, current, ends = index, knot[index], []
-        start, end = int(boxes.start_ps[index]), int(boxes.end_ps[index])
-        free = next((number for number, taken in enumerate(ends) if taken <= start), len(ends))
-        ends[free : free + 1] = [end]
-        lane[index] = free
-        depth[begin : index + 1] = len(ends)
-    return lane, depth
+            current, ends = knot[index], []
+        start = int(boxes.start_ps[index])
+        lane[index] = next((number for number, taken in enumerate(ends) if taken <= start), len(ends))
+        ends[lane[index] : lane[index] + 1] = [int(boxes.end_ps[index])]
+    deepest = np.zeros(knot.max(initial=-1) + 1, dtype=np.int64)
+    np.maximum.at(deepest, knot, lane)
+    return lane, deepest[knot] + 1
 
 
-def _knots(boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
-    """A number for each run of boxes that overlap one another, and whether the run has more than one box."""
-    origin, last = int(boxes.start_ps.min()), int(boxes.end_ps.max())
-    shift = boxes.row * (last - origin + 1)  # the rows one after another, so that one running maximum serves all
-    reach = np.maximum.accumulate(boxes.end_ps - origin + shift)
-    apart = np.append(True, (boxes.start_ps - origin + shift)[1:] >= reach[:-1])
-    knot = np.cumsum(apart)
-    return knot, np.bincount(knot)[knot] > 1
+def _knots(boxes: Boxes) -> np.ndarray:
+    """A number for each box, the same for those that overlap directly or through others."""
+    begins = np.ones(len(boxes), dtype=bool)
+    for same_row in np.split(np.arange(len(boxes)), np.flatnonzero(np.diff(boxes.row)) + 1):
+        reach = np.maximum.accumulate(boxes.end_ps[same_row])
+        begins[same_row[1:]] = boxes.start_ps[same_row[1:]] >= reach[:-1]
+    return np.cumsum(begins) - 1
 
 
 def number_fits(numbers: np.ndarray, width_px: np.ndarray, height_px: np.ndarray, font_px: float, most: int) -> np.ndarray:
@@ -81,7 +78,7 @@ def number_fits(numbers: np.ndarray, width_px: np.ndarray, height_px: np.ndarray
     A negative number is none. Boxes of one width get their numbers together or not at all.
     """
     digits = np.floor(np.log10(np.maximum(numbers, 1))) + 1
-    fits = (numbers >= 0) & (digits * _DIGIT_EM * font_px + 0.3 * font_px <= width_px) & (font_px <= height_px)
+    fits = (numbers >= 0) & ((digits * _DIGIT_EM + _AROUND_EM) * font_px <= width_px) & (font_px <= height_px)
     if fits.sum() > most:
         narrowest = np.sort(width_px[fits])[::-1][most]
         fits &= width_px > narrowest
@@ -89,10 +86,10 @@ def number_fits(numbers: np.ndarray, width_px: np.ndarray, height_px: np.ndarray
 
 
 def thin_labels(rows: Sequence[Row], bands: Bands, text_in: float) -> list[int]:
-    """The rows that get a label so that labels ``text_in`` high never overlap: first each, or every k-th, rank's own, then others."""
+    """The rows whose labels, ``text_in`` high, do not overlap: each rank's first row, or every k-th one; then others with room."""
     firsts = [index for index, row in enumerate(rows) if index == 0 or rows[index - 1].rank != row.rank]
     middle = bands.top_in + bands.height_in / 2
-    step = next(k for k in _steps(len(firsts)) if _apart(middle[firsts[::k]], text_in))
+    step = next(k for k in _steps(len(firsts)) if _apart(middle[firsts[::k]], _RANK_APART * text_in))
     kept = set(firsts[::step])
     if step == 1:
         for index in range(len(rows)):
@@ -107,5 +104,5 @@ def _apart(middle: np.ndarray, text_in: float) -> bool:
 
 def _steps(most: int) -> list[int]:
     """1, 2, 4, 5, 8, 10, 16, 20, ..., and at last ``most``, which leaves one label."""
-    steps = {factor * base**power for factor, base in ((1, 2), (5, 2)) for power in range(24)}
+    steps = {factor * 2**power for factor in (1, 5) for power in range(most.bit_length())}
     return [*sorted(step for step in steps if step < most), most]

@@ -1,0 +1,82 @@
+"""Colours of a Gantt chart: one hue for each kind of op, told apart by the colour-blind and in grey.
+
+The colours are taken from the palettes of Okabe and Ito and of Paul Tol so that any two kinds, in either shade, differ by at
+least 9 in CIELAB for normal sight, protanopia, deuteranopia and tritanopia, and kinds that stand side by side differ by at
+least 7 in lightness. Related kinds share a family: forwards blue, backwards warm, collectives green, pipeline purple.
+
+>>> style("forward").colour, style("all_to_all").label
+('#004488', 'all_to_all')
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SHADED_KINDS = ("forward", "backward", "input", "weight")
+"""Kinds that come in two shades, by turns for the chunks or layers of a rank. A paler recompute would look idle."""
+
+COMPUTE_KINDS = (*SHADED_KINDS, "recompute", "optimizer")
+
+IDLE = "#F1F1F1"
+INK, FAINT_INK = "#222222", "#666666"
+
+_LIGHTER = 0.32  # how far the second shade is on the way to white
+
+
+@dataclass(frozen=True)
+class Style:
+    """The colour (``#RRGGBB``) of a kind and its name in the legend."""
+
+    colour: str
+    label: str
+
+
+STYLES = {
+    "forward": Style("#004488", "forward"),
+    "recompute": Style("#99DDFF", "recompute"),
+    "backward": Style("#E69F00", "backward"),
+    "input": Style("#DDCC77", "input gradient"),
+    "weight": Style("#CC3311", "weight gradient"),
+    "optimizer": Style("#000000", "optimizer"),
+    "tensor": Style("#44BB99", "tensor parallel"),
+    "reduce": Style("#999933", "gradient reduction"),
+    "gather": Style("#228833", "parameter gather"),
+    "send": Style("#CC79A7", "send"),
+    "recv": Style("#AA3377", "receive"),
+}
+"""In the order of the legend."""
+
+
+def style(kind: str) -> Style:
+    """The style of a kind; a grey under its own name for one that has none."""
+    return STYLES.get(kind, Style("#888888", kind))
+
+
+def rgb(colour: str) -> tuple[float, float, float]:
+    """``#RRGGBB`` as three numbers from 0 to 1."""
+    red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    return red, green, blue
+
+
+def shades(kind: str) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    """The two shades of a kind as RGB in 0..1; the same one twice for a kind that is not shaded."""
+    dark = rgb(style(kind).colour)
+    if kind not in SHADED_KINDS:
+        return dark, dark
+    red, green, blue = (part + (1 - part) * _LIGHTER for part in dark)
+    return dark, (red, green, blue)
+
+
+def luminance(colour: tuple[float, float, float]) -> float:
+    """Relative luminance of an sRGB colour, 0 (black) to 1 (white); https://www.w3.org/TR/WCAG21/#dfn-relative-luminance.
+
+    >>> round(luminance((1.0, 1.0, 1.0)), 3), luminance((0.0, 0.0, 0.0))
+    (1.0, 0.0)
+    """
+    linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour)
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def ink_on(colour: tuple[float, float, float]) -> str:
+    """Black or white, whichever has the higher contrast on ``colour``."""
+    return "#FFFFFF" if luminance(colour) < 0.179 else INK
