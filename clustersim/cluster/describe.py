@@ -134,7 +134,7 @@ def _paths(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _path(cluster: Cluster, where: str, a: int, b: int) -> dict[str, Any]:
-    links = [cluster.link(link_id) for link_id in cluster.route(a, b)]
+    links = [cluster.link(link_id) for link_id, _ in cluster.route(a, b).links]
     slowest = min(links, key=lambda link: link.capacity_bytes_s)
     return {
         "where": where,

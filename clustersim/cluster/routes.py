@@ -1,64 +1,167 @@
-"""The paths within one node, as local link indices; a cluster of such nodes translates them.
+"""Routes: which share of a flow crosses which link.
 
-GPUs and NICs begin and end a path and never forward, as in real machines, where only switches and hosts do.
+Equal-cost shortest paths share a flow evenly, split hop by hop, which is what per-packet spraying and ECMP approach; or a
+``pick`` takes one way at each fork. The work is linear in the links of the shortest paths, not in their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import hashlib
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from clustersim.cluster.links import Link
 
 if TYPE_CHECKING:
-    from clustersim.cluster.spec import Link
-
-# One hop of a slower kind outweighs any number of hops of a faster one, as in NCCL, whatever bandwidth a sweep gives them.
-_HOP_COST = {"nvlink": 1.0, "pcie": 1e3, "network": 1e6}
-
-
-@dataclass(frozen=True)
-class NodeRoutes:
-    """Link indices of one node: GPU to GPU, GPU to the network, the network to GPU; absent or None without a path."""
-
-    inside: Mapping[tuple[int, int], tuple[int, ...]]
-    leave: Sequence[tuple[int, ...] | None]
-    enter: Sequence[tuple[int, ...] | None]
-
-
-def node_routes(gpus: int, links: Sequence[Link], nic_of_gpu: Sequence[int]) -> NodeRoutes:
-    """All shortest paths of a node with ``gpus`` GPUs, ``gpu0`` ..., and NICs ``nic0`` ..."""
     import networkx
 
-    index = {(link.source, link.target): i for i, link in enumerate(links)}
-    graph = networkx.DiGraph()
-    for link in links:
-        if "network" not in (link.source, link.target):
-            graph.add_edge(link.source, link.target, cost=_HOP_COST[link.kind] + 1 / link.bandwidth_bytes_s)
-    names = [f"gpu{gpu}" for gpu in range(gpus)]
-    nics = [f"nic{nic}" for nic in sorted(set(nic_of_gpu))]
-    ends = {*names, *nics}
+ONE = Fraction(1)
+ROUTINGS = ("spread", "ecmp")
 
-    def paths_from(source: str) -> dict[str, tuple[int, ...]]:
-        if source not in graph:
-            return {}
-        forwarding = networkx.subgraph_view(graph, filter_edge=lambda u, _: u == source or u not in ends)
-        paths = networkx.single_source_dijkstra_path(forwarding, source, weight="cost")
-        return {target: tuple(index[hop] for hop in zip(path, path[1:])) for target, path in paths.items()}
+# One hop of a slower kind outweighs any number of hops of a faster one, as in NCCL, whatever bandwidth a sweep gives them.
+_HOP_COST = {"nvlink": 1, "pcie": 10**5, "network": 10**10}
+_UNIT = 10**18  # whole numbers, so that equal costs are equal; among as many hops the wider links win
 
-    from_gpu = [paths_from(name) for name in names]
-    from_nic = {nic: paths_from(nic) for nic in nics}
-    inside = {
-        (a, b): paths[name]
-        for a, paths in enumerate(from_gpu)
-        for b, name in enumerate(names)
-        if a != b and name in paths
-    }
-    leave: list[tuple[int, ...] | None] = []
-    enter: list[tuple[int, ...] | None] = []
-    for gpu, name in enumerate(names):
-        nic = f"nic{nic_of_gpu[gpu]}" if nic_of_gpu else ""
-        up, down = index.get((nic, "network")), index.get(("network", nic))
-        there, back = from_gpu[gpu].get(nic), from_nic.get(nic, {}).get(name)
-        leave.append(None if up is None or there is None else (*there, up))
-        enter.append(None if down is None or back is None else (down, *back))
-    return NodeRoutes(inside, leave, enter)
+
+class Route(NamedTuple):
+    """Links of a flow with the share of its bytes that crosses each (1 on a single path), and the latency.
+
+    On several paths the latency is that of the slowest. Links come in order of the way.
+    """
+
+    links: tuple[tuple[int, Fraction], ...]
+    latency_ps: int
+
+
+NO_LINKS = Route((), 0)
+
+Hop = tuple[int | str, int]  # the next device, the link to it
+Pick = Callable[[int], int]
+"""Chooses one of so many ways."""
+
+
+def ecmp(source: int, target: int, flow: int) -> Pick:
+    """A pick that depends on nothing but the three numbers, on any machine.
+
+    >>> pick = ecmp(0, 8, 1)
+    >>> [pick(4) for _ in range(5)]
+    [0, 3, 0, 0, 3]
+    """
+    state = int.from_bytes(hashlib.blake2b(f"{source},{target},{flow}".encode(), digest_size=16).digest(), "big")
+
+    def pick(ways: int) -> int:
+        nonlocal state
+        state, choice = divmod(state, ways)
+        return choice
+
+    return pick
+
+
+def along(
+    source: int | str, target: int | str, hops: Callable[[int | str], Sequence[Hop]], latency_ps: Callable[[int], int], pick: Pick | None
+) -> Route:
+    """The route over the ways that ``hops`` gives at each device, none of which may lead in a circle.
+
+    >>> square = {"a": [("b", 0), ("c", 1)], "b": [("d", 2)], "c": [("d", 3)]}
+    >>> along("a", "d", square.__getitem__, lambda link: 5, None)
+    Route(links=((0, Fraction(1, 2)), (1, Fraction(1, 2)), (2, Fraction(1, 2)), (3, Fraction(1, 2))), latency_ps=10)
+    >>> along("a", "d", square.__getitem__, lambda link: 5, lambda ways: 1)
+    Route(links=((1, Fraction(1, 1)), (3, Fraction(1, 1))), latency_ps=10)
+    """
+    ways, unseen = _ways(source, target, hops, pick)
+    share, latency = {source: ONE}, {source: 0}
+    links = []
+    ready = deque([source])
+    while ready:
+        at = ready.popleft()
+        if at == target:
+            continue
+        each = share[at] if len(ways[at]) == 1 else share[at] / len(ways[at])
+        for to, link in ways[at]:
+            links.append((link, each))
+            total = share[to] + each if to in share else each
+            share[to] = ONE if total == 1 else total
+            latency[to] = max(latency.get(to, 0), latency[at] + latency_ps(link))
+            unseen[to] -= 1
+            if not unseen[to]:  # all of the flow has come together here
+                ready.append(to)
+    return Route(tuple(links), latency[target])
+
+
+def _ways(source: int | str, target: int | str, hops: Callable, pick: Pick | None) -> tuple[dict, dict]:
+    """The hops taken from each device that the flow comes through, and the number of hops into each."""
+    ways: dict[int | str, Sequence[Hop]] = {}
+    into: dict[int | str, int] = {source: 0}
+    pending = [source]
+    while pending:
+        at = pending.pop()
+        if at == target:
+            continue
+        found = hops(at)
+        ways[at] = found if pick is None or len(found) == 1 else [found[pick(len(found))]]
+        for to, _ in ways[at]:
+            if to not in into:
+                into[to] = 0
+                pending.append(to)
+            into[to] += 1
+    return ways, into
+
+
+class Paths:
+    """Shortest paths over any links, found when asked for; ``ends`` begin and end paths and never forward."""
+
+    def __init__(self, links: Sequence[Link], ends: Collection[str]) -> None:
+        self._links = links
+        self._ends = frozenset(ends)
+        self._cost = [_HOP_COST[link.kind] * _UNIT + _UNIT // link.bandwidth_bytes_s for link in links]
+        self._out: dict[str, list[tuple[str, int]]] = {}
+        for number, link in enumerate(links):
+            self._out.setdefault(link.source, []).append((link.target, number))
+        self._graph: networkx.DiGraph | None = None
+        self._distances: dict[str, dict[str, int]] = {}
+
+    def route(self, source: str, target: str, pick: Pick | None = None) -> Route | None:
+        """Over link numbers; None without a path."""
+        distance = self.distances(target)
+        if source not in distance:
+            return None
+
+        def hops(at: str) -> list[Hop]:
+            left = distance[at]
+            return [
+                (to, link)
+                for to, link in self._out[at]
+                if (to == target or to not in self._ends) and distance.get(to, left) + self._cost[link] == left
+            ]
+
+        return along(source, target, hops, lambda link: self._links[link].latency_ps, pick)
+
+    def distances(self, target: str) -> dict[str, int]:
+        """The cost from each device that reaches ``target``."""
+        if target not in self._distances:
+            import networkx
+
+            if self._graph is None:
+                self._graph = networkx.DiGraph()
+                for link, cost in zip(self._links, self._cost, strict=True):
+                    self._graph.add_edge(link.target, link.source, cost=cost)  # backwards, from the target
+
+            def cost(at: str, _: str, edge: dict[str, int]) -> int | None:
+                return edge["cost"] if at == target or at not in self._ends else None
+
+            found = networkx.single_source_dijkstra_path_length(self._graph, target, weight=cost) if target in self._graph else {}
+            self._distances[target] = found
+        return self._distances[target]
+
+    def reached(self, source: str) -> frozenset[str]:
+        """All devices to which a path leads from ``source``."""
+        seen, pending = {source}, [source]
+        while pending:
+            at = pending.pop()
+            if at == source or at not in self._ends:
+                fresh = [to for to, _ in self._out.get(at, ()) if to not in seen]
+                seen.update(fresh)
+                pending += fresh
+        return frozenset(seen)

@@ -1,33 +1,36 @@
-"""What a cluster is: identical nodes of GPUs and switches, joined by one flat, non-blocking network switch.
+"""What a cluster is: identical nodes of GPUs and switches, joined by the switches of a network.
 
-A cluster is devices plus directed links with ids, and ``route(a, b)`` gives the ids on the way from GPU ``a`` to GPU
-``b``. Only one node is stored: link ``i`` of node ``n`` has the id ``n * len(node_links) + i``, so that a cluster of
-100,000 GPUs costs no more than one of eight.
+A cluster is devices plus directed links with ids, and ``route(a, b)`` gives the links on the way from GPU ``a`` to GPU
+``b``. Only one node is stored: ids count the links between the switches of the network first, then those of each node, so
+that a cluster of 100,000 GPUs costs no more than one of eight.
 
 >>> from clustersim.cluster.load import check_cluster
 >>> cluster = check_cluster("dgx-a100")
->>> [cluster.link(i).name for i in cluster.route(0, 1)]
+>>> [cluster.link(i).name for i, share in cluster.route(0, 1).links]
 ['node0/gpu0>node0/nvswitch', 'node0/nvswitch>node0/gpu1']
->>> [cluster.link(i).kind for i in cluster.route(0, 9)]
-['pcie', 'pcie', 'network', 'network', 'pcie', 'pcie']
+>>> [cluster.link(i).kind for i, share in cluster.route(0, 9).links], cluster.route(0, 9).latency_ps
+(['pcie', 'pcie', 'network', 'network', 'pcie', 'pcie'], 2700000)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from clustersim.cluster.routes import NodeRoutes, node_routes
+from clustersim.cluster.fabrics import FLAT, NETWORK, Fabric
+from clustersim.cluster.links import LINK_KINDS, Link
+from clustersim.cluster.routes import NO_LINKS, ONE, Paths, Pick, Route, ecmp
 from clustersim.errors import InputError
 
 if TYPE_CHECKING:
     import networkx
 
-LINK_KINDS = ("nvlink", "pcie", "network")
+__all__ = ["LINK_KINDS", "NETWORK", "PRECISIONS", "Cluster", "Gpu", "Link", "Route"]
+
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
-NETWORK = "network"  # the one device outside the nodes
+_MAX_CACHED = 200_000  # some hundred MB of routes
 
 
 @dataclass(frozen=True)
@@ -43,34 +46,17 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Link:
-    """One direction of a link: payload bytes/s, nominal; ``capacity_bytes_s`` is what large messages reach.
-
-    >>> Link("nic0>network", "nic0", "network", "network", 25_000_000_000, 350_000, 0.96).capacity_bytes_s
-    24000000000
-    """
-
-    name: str
-    source: str
-    target: str
-    kind: str
-    bandwidth_bytes_s: int
-    latency_ps: int
-    efficiency: float = 1.0
-
-    @property
-    def capacity_bytes_s(self) -> int:
-        return max(1, round(self.bandwidth_bytes_s * self.efficiency))
-
-
-@dataclass(frozen=True)
 class Cluster:
     """``nodes`` copies of one node. GPUs count from 0, node by node.
 
-    ``devices`` holds (name, kind) of a node's other devices, kinds ``nvswitch``, ``pcie_switch``, ``host``, ``nic``;
+    ``devices`` holds (name, kind) of a node's other devices, kinds ``nvswitch``, ``pcie_switch``, ``host``, ``nic`` ...;
     ``node_links`` the links of one node, with the device names of the node (``gpu0``, ``nvswitch``) or ``network``;
-    ``nic_of_gpu`` the NIC through which each GPU of a node leaves it. An ``ideal`` cluster has no links: every route is
-    empty, and ``link_delay_ps`` is the one-way delay between ranks.
+    ``nic_of_gpu`` the NIC, by its place among the ``devices``, through which each GPU of a node leaves it; ``gpu_names`` the
+    GPUs of a node where they are not ``gpu0`` ...; ``forwarding`` the GPUs and NICs that pass on what is not theirs.
+
+    ``fabric`` joins the NICs, ``routing`` is ``spread`` or ``ecmp``. A ``whole`` cluster is one graph of devices: its
+    ``devices``, ``node_links`` and ``gpu_names`` are those of all nodes, and there is no fabric. An ``ideal`` cluster has no
+    links: every route is empty, and ``link_delay_ps`` is the one-way delay between ranks.
     """
 
     name: str
@@ -83,6 +69,11 @@ class Cluster:
     nic_of_gpu: tuple[int, ...] = ()
     ideal: bool = False
     link_delay_ps: int = 0
+    gpu_names: tuple[str, ...] = ()
+    forwarding: tuple[str, ...] = ()
+    fabric: Fabric = FLAT
+    routing: str = "spread"
+    whole: bool = False
 
     @property
     def gpus(self) -> int:
@@ -90,45 +81,81 @@ class Cluster:
 
     @property
     def link_count(self) -> int:
-        return self.nodes * len(self.node_links)
+        return self._fabric_links + self.copies * len(self.node_links)
+
+    @cached_property
+    def has_network(self) -> bool:
+        """Whether any NIC hangs on the fabric."""
+        return any(NETWORK in (link.source, link.target) for link in self.node_links)
+
+    @property
+    def copies(self) -> int:
+        """How often ``devices`` and ``node_links`` are there."""
+        return 1 if self.whole else self.nodes
 
     def device_of(self, gpu: int) -> str:
-        """``node3/gpu2`` for a global GPU index."""
-        node, local = divmod(self._checked(gpu), self.gpus_per_node)
-        return f"node{node}/gpu{local}"
+        """``node3/gpu2`` for a global GPU index; in a whole cluster the name that the file gives."""
+        copy, local = divmod(self._checked(gpu), self._gpus_per_copy)
+        return self._in_copy(copy, self._gpu_names[local])
 
     def link(self, link_id: int) -> Link:
         """The link with this id; IndexError when there is none."""
-        if not 0 <= link_id < self.link_count:
-            raise IndexError(f"link {link_id} of {self.link_count}")
-        node, local = divmod(link_id, len(self.node_links))
+        copy, local = self._place_of(link_id)
+        if copy < 0:
+            wire = self.fabric.wire(local)
+            return wire.rate.link(self.fabric.switch(wire.source)[0], self.fabric.switch(wire.target)[0])
         link = self.node_links[local]
-        source, target = _in_node(node, link.source), _in_node(node, link.target)
+        source, target = (self._end(copy, end, link) for end in (link.source, link.target))
         return Link(
             f"{source}>{target}", source, target, link.kind, link.bandwidth_bytes_s, link.latency_ps, link.efficiency
         )
 
-    def route(self, a: int, b: int) -> tuple[int, ...]:
-        """The ids of the links from GPU ``a`` to GPU ``b``, in order; empty for a GPU to itself and on an ideal cluster.
+    def link_figures(self, link_id: int) -> tuple[str, int, int]:
+        """Kind, capacity in bytes/s and latency in ps of the link with this id, without its name; IndexError without it."""
+        copy, local = self._place_of(link_id)
+        if copy >= 0:
+            return self._node_figures[local]
+        rate = self.fabric.wire(local).rate
+        return rate.kind, rate.capacity_bytes_s, rate.latency_ps
 
-        Within a node the shortest path, NVLink before PCIe; between nodes through the NIC of each GPU's affinity.
-        InputError when there is no path.
+    def route(self, a: int, b: int, flow: int = 0) -> Route:
+        """The links from GPU ``a`` to GPU ``b`` with their shares of the bytes; none for a GPU to itself and if ``ideal``.
+
+        Within a node the shortest paths, NVLink before PCIe; between nodes through the NIC of each GPU's affinity. Equal
+        paths share the flow evenly, hop by hop; with ``ecmp`` routing the network takes one of them by a hash of ``a``,
+        ``b`` and ``flow``. InputError when there is no path.
         """
-        node_a, local_a = divmod(self._checked(a), self.gpus_per_node)
-        node_b, local_b = divmod(self._checked(b), self.gpus_per_node)
+        count, per_copy, stride, shift = self._sizes
+        if not (0 <= a < count and 0 <= b < count):
+            raise IndexError(f"GPUs {a}, {b} of {count}")
         if a == b or self.ideal:
-            return ()
-        routes, stride = self._routes, len(self.node_links)
-        if node_a == node_b:
-            inside = routes.inside.get((local_a, local_b))
+            return NO_LINKS
+        copy_a, local_a = divmod(a, per_copy)
+        copy_b, local_b = divmod(b, per_copy)
+        if copy_a == copy_b:
+            if self.whole and self.routing == "ecmp":
+                inside = self._find_inside(local_a, local_b, ecmp(a, b, flow))
+            else:
+                inside = _once(self._inside, (local_a, local_b), self._find_inside)
             if inside is not None:
-                first = node_a * stride
-                return tuple([first + link for link in inside])
-        leave, enter = routes.leave[local_a], routes.enter[local_b]
+                first = copy_a * stride + shift
+                return Route(tuple([(first + link, share) for link, share in inside.links]), inside.latency_ps)
+        leave, enter = self._leave[local_a], self._enter[local_b]
         if leave is None or enter is None:
             raise InputError(f"cluster {self.name}: {self.device_of(a)} cannot reach {self.device_of(b)} over any links")
-        first_a, first_b = node_a * stride, node_b * stride
-        return tuple([first_a + link for link in leave] + [first_b + link for link in enter])
+        fabric, nics = self.fabric, self.nic_of_gpu
+        ends = fabric.attach(copy_a, nics[local_a]), fabric.attach(copy_b, nics[local_b])
+        if ends[0] == ends[1]:
+            between = NO_LINKS
+        elif self.routing == "ecmp":
+            between = fabric.between(*ends, ecmp(a, b, flow))
+        else:
+            between = _once(self._between, ends, fabric.between)
+        first_a, first_b = copy_a * stride + shift, copy_b * stride + shift
+        links = [(first_a + link, share) for link, share in leave.links]
+        links += between.links
+        links += [(first_b + link, share) for link, share in enter.links]
+        return Route(tuple(links), leave.latency_ps + between.latency_ps + enter.latency_ps)
 
     def graph(self) -> networkx.DiGraph:
         """All devices and links, built anew: nodes with ``kind``, edges with ``id, kind, bandwidth_bytes_s,
@@ -136,13 +163,15 @@ class Cluster:
         import networkx
 
         graph = networkx.DiGraph(name=self.name)
-        if any(NETWORK in (link.source, link.target) for link in self.node_links):
-            graph.add_node(NETWORK, kind="network_switch")
-        for node in range(self.nodes):
-            for gpu in range(self.gpus_per_node):
-                graph.add_node(f"node{node}/gpu{gpu}", kind="gpu")
+        if self.has_network:
+            for number in range(self.fabric.switch_count):
+                name, kind = self.fabric.switch(number)
+                graph.add_node(name, kind=kind)
+        for copy in range(self.copies):
+            for gpu in self._gpu_names:
+                graph.add_node(self._in_copy(copy, gpu), kind="gpu")
             for device, kind in self.devices:
-                graph.add_node(f"node{node}/{device}", kind=kind)
+                graph.add_node(self._in_copy(copy, device), kind=kind)
         for link_id in range(self.link_count):
             link = self.link(link_id)
             graph.add_edge(
@@ -160,22 +189,104 @@ class Cluster:
         """Two GPUs, by global index, of which the first cannot reach the second; None when all can."""
         if self.ideal:
             return None
-        routes, local = self._routes, range(self.gpus_per_node)
-        cannot_leave = [a for a in local if routes.leave[a] is None]
-        cannot_enter = [b for b in local if routes.enter[b] is None]
-        if self.nodes > 1 and (cannot_leave or cannot_enter):
+        names = self._gpu_names
+        local = range(self._gpus_per_copy)
+        cannot_leave = [a for a in local if self._leave[a] is None]
+        cannot_enter = [b for b in local if self._enter[b] is None]
+        if self.copies > 1 and (cannot_leave or cannot_enter):
             a, b = (cannot_leave or [0])[0], (cannot_enter or [0])[0]
-            return a, self.gpus_per_node + b
+            return a, self._gpus_per_copy + b
         for a in local:
+            reached = self._paths.reached(names[a])
             for b in local:
-                by_network = routes.leave[a] is not None and routes.enter[b] is not None
-                if a != b and (a, b) not in routes.inside and not by_network:
+                by_network = a not in cannot_leave and b not in cannot_enter
+                if names[b] not in reached and not by_network:
                     return a, b
         return None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields; routes are found again where they are needed."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def _gpus_per_copy(self) -> int:
+        return self.gpus if self.whole else self.gpus_per_node
+
     @cached_property
-    def _routes(self) -> NodeRoutes:
-        return node_routes(self.gpus_per_node, self.node_links, self.nic_of_gpu)
+    def _sizes(self) -> tuple[int, int, int, int]:
+        """GPUs in all, GPUs and links of a copy, links before the first copy: at hand, since a route is to cost little."""
+        return self.gpus, self._gpus_per_copy, len(self.node_links), self._fabric_links
+
+    @cached_property
+    def _gpu_names(self) -> tuple[str, ...]:
+        return self.gpu_names or tuple(f"gpu{gpu}" for gpu in range(self.gpus_per_node))
+
+    @cached_property
+    def _nic_names(self) -> tuple[str, ...]:
+        return tuple(name for name, kind in self.devices if kind == "nic")
+
+    @cached_property
+    def _fabric_links(self) -> int:
+        return self.fabric.link_count if self.has_network else 0
+
+    @cached_property
+    def _node_figures(self) -> tuple[tuple[str, int, int], ...]:
+        return tuple((link.kind, link.capacity_bytes_s, link.latency_ps) for link in self.node_links)
+
+    @cached_property
+    def _paths(self) -> Paths:
+        ends = {*self._gpu_names, *(() if self.whole else self._nic_names)} - set(self.forwarding)
+        return Paths(self.node_links, {*ends, NETWORK})
+
+    @cached_property
+    def _inside(self) -> dict[tuple[int, int], Route | None]:
+        return {}
+
+    @cached_property
+    def _between(self) -> dict[tuple[int, int], Route]:
+        return {}
+
+    @cached_property
+    def _leave(self) -> tuple[Route | None, ...]:
+        """From each GPU of a copy to the switch on which its NIC hangs, over the link numbers of the copy."""
+        return tuple(self._by_nic(gpu, out=True) for gpu in range(self._gpus_per_copy))
+
+    @cached_property
+    def _enter(self) -> tuple[Route | None, ...]:
+        return tuple(self._by_nic(gpu, out=False) for gpu in range(self._gpus_per_copy))
+
+    def _by_nic(self, gpu: int, out: bool) -> Route | None:
+        if not self.nic_of_gpu:
+            return None
+        name, nic = self._gpu_names[gpu], self._nic_names[self.nic_of_gpu[gpu]]
+        inner = self._paths.route(name, nic) if out else self._paths.route(nic, name)
+        ends = (nic, NETWORK) if out else (NETWORK, nic)
+        edge = next((i for i, link in enumerate(self.node_links) if (link.source, link.target) == ends), None)
+        if inner is None or edge is None:
+            return None
+        last = ((edge, ONE),)
+        latency = inner.latency_ps + self.node_links[edge].latency_ps
+        return Route(inner.links + last if out else last + inner.links, latency)
+
+    def _find_inside(self, a: int, b: int, pick: Pick | None) -> Route | None:
+        return self._paths.route(self._gpu_names[a], self._gpu_names[b], pick)
+
+    def _place_of(self, link_id: int) -> tuple[int, int]:
+        """(copy of the node, link in it); (-1, link of the fabric)."""
+        if not 0 <= link_id < self.link_count:
+            raise IndexError(f"link {link_id} of {self.link_count}")
+        if link_id < self._fabric_links:
+            return -1, link_id
+        return divmod(link_id - self._fabric_links, len(self.node_links))
+
+    def _end(self, copy: int, device: str, link: Link) -> str:
+        if device != NETWORK:
+            return self._in_copy(copy, device)
+        nic = link.source if link.target == NETWORK else link.target
+        return self.fabric.switch(self.fabric.attach(copy, self._nic_names.index(nic)))[0]
+
+    def _in_copy(self, copy: int, device: str) -> str:
+        return device if self.whole else f"node{copy}/{device}"
 
     def _checked(self, gpu: int) -> int:
         if not 0 <= gpu < self.nodes * self.gpus_per_node:
@@ -183,5 +294,9 @@ class Cluster:
         return gpu
 
 
-def _in_node(node: int, device: str) -> str:
-    return device if device == NETWORK else f"node{node}/{device}"
+def _once(cache: dict[tuple[int, int], Any], key: tuple[int, int], find: Callable[[int, int, Pick | None], Any]) -> Any:
+    if key not in cache:
+        if len(cache) >= _MAX_CACHED:
+            cache.clear()
+        cache[key] = find(*key, None)
+    return cache[key]

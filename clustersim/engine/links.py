@@ -1,6 +1,6 @@
 """Links: a SimPy process each, sharing their capacity among the flows that cross them.
 
-The simulation knows one thing of the network: :meth:`Network.join`, called when an activity's latency is over, with the signal that
+The simulation knows one thing of the network: :meth:`Network.join`, called when the latency of a phase is over, with the signal that
 the network sets off when its bytes are across.
 """
 
@@ -14,13 +14,13 @@ from simpy import Environment
 
 from clustersim.engine.events import Signal, call_after
 from clustersim.engine.sharing import RATE_PER_BYTE_S, Demand, alone, demand, shares
-from clustersim.program.program import Links, Transfer
+from clustersim.program.program import Links, Phase
 
 
 class Segment(NamedTuple):
-    """A transfer at one rate, on its busiest link, for a time."""
+    """A phase at one rate, on its busiest link, for a time."""
 
-    transfer: int
+    phase: int
     start_ps: int
     end_ps: int
     rate_bytes_s: float
@@ -29,10 +29,10 @@ class Segment(NamedTuple):
 class Flow:
     """Bytes under way. ``work`` is what was left at ``since``, when ``rate`` began."""
 
-    __slots__ = ("crossings", "done", "generation", "number", "on", "rate", "since", "slowest", "transfer", "work")
+    __slots__ = ("crossings", "done", "generation", "number", "on", "phase", "rate", "since", "slowest", "work")
 
-    def __init__(self, number: int, transfer: int, wanted: Demand, done: Signal, now: int) -> None:
-        self.number, self.transfer, self.done, self.since = number, transfer, done, now
+    def __init__(self, number: int, phase: int, wanted: Demand, done: Signal, now: int) -> None:
+        self.number, self.phase, self.done, self.since = number, phase, done, now
         self.work, self.crossings, self.on = wanted
         self.rate = 0
         self.slowest = -1  # the link that sets the rate
@@ -88,25 +88,25 @@ class Network:
     ``segments`` is the record of all rates.
     """
 
-    def __init__(self, env: Environment, links: Links, transfers: Sequence[Transfer]) -> None:
+    def __init__(self, env: Environment, links: Links, phases: Sequence[Phase]) -> None:
         self.env = env
         self.segments: list[Segment] = []
         self._capacities = [capacity * RATE_PER_BYTE_S for capacity in links.capacities_bytes_s]
-        self._transfers = transfers
-        self._demands: dict[int, tuple[Demand, int, int]] = {}  # by transfer; with the rate and the link when it is alone
+        self._phases = phases
+        self._demands: dict[int, tuple[Demand, int, int]] = {}  # by phase; with the rate and the link when it is alone
         self._links: dict[int, Link] = {}
         self._joined = 0
         self._unsettled: dict[Flow, None] = {}  # flows whose links have gained or lost a flow at this instant
 
-    def join(self, transfer: int, done: Signal) -> None:
-        """Begin to move the bytes of a transfer; set off ``done`` when they are across."""
-        known = self._demands.get(transfer)
+    def join(self, phase: int, done: Signal) -> None:
+        """Begin to move the bytes of a phase; set off ``done`` when they are across."""
+        known = self._demands.get(phase)
         if known is None:
-            wanted = demand(self._transfers[transfer].loads)
-            known = self._demands[transfer] = wanted, *alone(wanted.crossings, self._capacities)
+            wanted = demand(self._phases[phase].loads)
+            known = self._demands[phase] = wanted, *alone(wanted.crossings, self._capacities)
         wanted, rate, slowest = known
         self._joined += 1
-        flow = Flow(self._joined, transfer, wanted, done, self.env.now)
+        flow = Flow(self._joined, phase, wanted, done, self.env.now)
         meets = False
         for crossing in wanted.crossings:
             link = self._links.get(crossing.link)
@@ -198,7 +198,7 @@ class Network:
     def _record(self, flow: Flow) -> None:
         now = self.env.now
         if now > flow.since:
-            self.segments.append(Segment(flow.transfer, flow.since, now, flow.rate / RATE_PER_BYTE_S))
+            self.segments.append(Segment(flow.phase, flow.since, now, flow.rate / RATE_PER_BYTE_S))
 
 
 # Rates are whole numbers, so that equal shares may leave a few units of a full link unused.

@@ -5,7 +5,7 @@
 >>> ints = lambda *values: np.array(values, dtype=np.int64)
 >>> zero = ints(0, 0)
 >>> program = Program(zero, zero, zero, zero, zero, zero, zero, ints(3, 4), zero, zero, zero - 1, zero - 1, ints(), ints(), ints(),
-...                   (), (Stream(0, "compute", True, (0, 1)),), Links((), (), (), ()), {0: 1})
+...                   (), (), (Stream(0, "compute", True, (0, 1)),), Links((), (), (), ()), {0: 1})
 >>> simulate(program).end_ps
 array([3, 7])
 """
@@ -55,7 +55,7 @@ class _Simulation:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.env = Environment(initial_time=0)
-        self.network = Network(self.env, program.links, program.transfers)
+        self.network = Network(self.env, program.links, program.phases)
         ops, activities = program.ops, len(program.activity_transfer)
         self.duration = program.duration_ps.tolist()
         self.activity = program.activity.tolist()
@@ -199,16 +199,28 @@ class _Simulation:
         now = self.env.now
         for member in self.members[number]:
             self.start[member] = now
-        transfer = self.program.transfers[self.transfer[number]]
-        if not transfer.loads:
-            done.after(transfer.latency_ps)
-        elif transfer.latency_ps:
-            call_after(self.env, transfer.latency_ps, self._join, number)
+        phases = self.program.transfers[self.transfer[number]].phases
+        if phases:
+            self._start_phase(phases, 0, done)
         else:
-            self._join(number)
+            done.after(0)
 
-    def _join(self, number: int) -> None:
-        self.network.join(self.transfer[number], self.done[number])
+    def _start_phase(self, phases: tuple[int, ...], position: int, done: Signal) -> None:
+        """Latency, then bytes; the end of the last phase is the end of the activity."""
+        latency, loads = self.program.phases[phases[position]]
+        across = done
+        if position + 1 < len(phases):
+            across = Signal(self.env)
+            across.callbacks.append(lambda _: self._start_phase(phases, position + 1, done))
+        if not loads:
+            across.after(latency)
+        elif latency:
+            call_after(self.env, latency, self._join, (phases[position], across))
+        else:
+            self.network.join(phases[position], across)
+
+    def _join(self, what: tuple[int, Signal]) -> None:
+        self.network.join(*what)
 
     def _deliver(self, op: int, number: int) -> None:
         """The stream is free; what waits for the data waits for the delay as well."""

@@ -17,7 +17,7 @@ def build_program(experiment: Experiment, fold: bool = True) -> Program:
     template = lower(
         experiment.schedule, experiment.strategy, build_costs(experiment), build_traffic(experiment), experiment.grid.data
     )
-    return instantiate(template, experiment.grid, experiment.cluster, fold)
+    return instantiate(template, experiment.grid, experiment.cluster, folded=fold)
 
 
 def build_costs(experiment: Experiment) -> Costs:

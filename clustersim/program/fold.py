@@ -1,8 +1,8 @@
 """Folding: copies of the template that are alike by symmetry are simulated once.
 
 A *copy* is one (data, tensor) coordinate: the ranks of all pipeline stages there. Copies, groups and links are coloured, and the
-colours refined until they are an equitable partition: copies of one colour see, on each hop, links of the same colours, and links of
-one colour carry groups of the same colours. The simulation of one copy per colour then takes the same course as that of all.
+colours refined until they are an equitable partition: copies of one colour load, in each phase, links of the same colours, and links
+of one colour carry groups of the same colours. The simulation of one copy per colour then takes the same course as that of all.
 """
 
 from __future__ import annotations
@@ -10,42 +10,42 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 from clustersim.cluster.spec import Cluster
 from clustersim.program.grid import Grid
-
-
-class Place(NamedTuple):
-    """Where an exchange happens: along which dimension, from which pipeline rank, to which (sends only)."""
-
-    dimension: str
-    pipeline: int
-    to: int
+from clustersim.program.places import Amounts, GroupLoads, Place, place_loads
 
 
 class Use(NamedTuple):
-    """A group's use of one link of a class: over how many of its hops, beside how many such groups in all (itself counted)."""
+    """A group's use of one class of links in one phase: a share of its payload, beside how many such groups (itself counted)."""
 
     link: int
-    hops: int
+    share: Fraction
     groups: int
+
+
+class PhaseUse(NamedTuple):
+    """One phase of a group: its latency and the links it loads."""
+
+    latency_ps: int
+    uses: tuple[Use, ...]
 
 
 @dataclass(frozen=True)
 class Fold:
     """``copies`` to simulate, each standing for ``multiplicity`` copies of the job.
 
-    ``group[place, copy]`` numbers the groups that are simulated, ``members`` lists their ranks in the job, ``uses`` the link classes
-    they load and ``hop_latency_ps`` their slowest hop. ``links`` has an id of the cluster for each class, ``link_multiplicity`` its size.
+    ``group[place, copy]`` numbers the groups that are simulated; ``members`` lists their ranks in the job, ``phases`` what they do.
+    ``links`` has an id of the cluster for each class of links, ``link_multiplicity`` the size of the class.
     """
 
     copies: tuple[tuple[int, int], ...]
     multiplicity: tuple[int, ...]
     group: dict[tuple[Place, int], int]
     members: tuple[tuple[int, ...], ...]
-    uses: tuple[tuple[Use, ...], ...]
-    hop_latency_ps: tuple[int, ...]
+    phases: tuple[tuple[PhaseUse, ...], ...]
     links: tuple[int, ...]
     link_multiplicity: tuple[int, ...]
 
@@ -53,74 +53,53 @@ class Fold:
 def fold(cluster: Cluster, grid: Grid, places: list[Place], enabled: bool = True) -> Fold:
     """The coarsest equitable partition of the copies; every copy and link by itself when not ``enabled``."""
     copies = [(d, t) for d in range(grid.data) for t in range(grid.tensor)]
-    layout = [_Layout(cluster, grid, place, copies) for place in places]
+    amounts = Amounts()
+    loads = [place_loads(cluster, grid, place, copies, amounts) for place in places]
+    used = dict.fromkeys(link for place in loads for phase in place.by_group for group in phase for link, _ in group)
+    base = {link: (cluster.link_figures(link), None if enabled else link) for link in used}
     colour = [0] * len(copies) if enabled else list(range(len(copies)))
-    kind = [(link.kind, link.capacity_bytes_s, link.latency_ps) for link in cluster.node_links]
-    base = {
-        link: (kind[link % len(kind)], None if enabled else link)
-        for link in dict.fromkeys(link for place in layout for hop in place.hops for link in hop)
-    }
     while True:
-        group_colour = [[tuple(sorted(Counter(colour[c] for c in members).items())) for members in place.groups] for place in layout]
-        loads = _loads(layout, group_colour)
-        link_colour = _numbered({link: (base[link], tuple(sorted(loads[link].items()))) for link in base})
-        signature = {
-            copy: (
-                colour[copy],
-                tuple(
-                    (group_colour[number][place.group_of[copy]], tuple(link_colour[link] for link in place.hops[copy]))
-                    for number, place in enumerate(layout)
-                ),
-            )
-            for copy in range(len(copies))
-        }
-        refined = list(_numbered(signature).values())
-        if len(set(refined)) == len(set(colour)):
+        colours = _Colours(loads, colour, base)
+        if len(set(colours.refined)) == len(set(colour)):
             break
-        colour = refined
-    found = _quotient(cluster, kind, copies, colour, layout, group_colour, loads, link_colour)
-    # Two links of one class, loaded once and twice by one group, have no single load.
+        colour = colours.refined
+    found = _quotient(copies, colour, loads, colours, amounts)
+    # Links of one class that one group loads differently have no single load.
     return found if found is not None else fold(cluster, grid, places, enabled=False)
 
 
-class _Layout:
-    """One place: its groups (of copy numbers, and of ranks), the group of each copy, each copy's own hop as link ids."""
+class _Colours:
+    """Colours of groups and links that follow from those of copies, and the finer colours of copies that follow from both."""
 
-    def __init__(self, cluster: Cluster, grid: Grid, place: Place, copies: list[tuple[int, int]]) -> None:
-        self.place = place
-        key = {"tensor": lambda d, t: d, "data": lambda d, t: t, "pipeline": lambda d, t: d * grid.tensor + t}[place.dimension]
-        self.group_of = [key(d, t) for d, t in copies]
-        self.groups: list[list[int]] = [[] for _ in range(max(self.group_of) + 1)]
-        for copy, group in enumerate(self.group_of):
-            self.groups[group].append(copy)
-        ranks = [grid.rank(place.pipeline, d, t) for d, t in copies]
-        if place.dimension == "pipeline":
-            self.ranks = [(ranks[c], grid.rank(place.to, *copies[c])) for c in range(len(copies))]
-            self.hops = [cluster.route(a, b) for a, b in self.ranks]
-            return
-        self.ranks = [tuple(ranks[copy] for copy in members) for members in self.groups]
-        self.hops = [()] * len(copies)
-        for members in self.groups:
-            for copy, following in zip(members, members[1:] + members[:1], strict=True):
-                self.hops[copy] = cluster.route(ranks[copy], ranks[following])
-
-
-Loads = dict[int, Counter]
-
-
-def _loads(layout: list[_Layout], group_colour: list[list[Hashable]]) -> Loads:
-    """For each link: how many groups of each (place, colour) cross it, by the number of their hops that do."""
-    loads: Loads = defaultdict(Counter)
-    for number, place in enumerate(layout):
-        for group, members in enumerate(place.groups):
-            key = number, group_colour[number][group]
-            if len(members) == 1:
-                for link in place.hops[members[0]]:
-                    loads[link][*key, 1] += 1
-            else:
-                for link, hops in Counter(link for copy in members for link in place.hops[copy]).items():
-                    loads[link][*key, hops] += 1
-    return loads
+    def __init__(self, loads: list[GroupLoads], colour: list[int], base: dict[int, Hashable]) -> None:
+        numbers: dict[Hashable, int] = {}
+        self.group = [
+            [numbers.setdefault(tuple(sorted(Counter(colour[c] for c in members).items())), len(numbers)) for members in place.groups]
+            for place in loads
+        ]
+        self.crossing: dict[int, Counter] = defaultdict(Counter)  # link -> (place, phase, colour of the group, amount) -> groups
+        for number, place in enumerate(loads):
+            for phase, by_group in enumerate(place.by_group):
+                for group, carried in enumerate(by_group):
+                    kind = self.group[number][group]
+                    for link, amount in carried:
+                        self.crossing[link][number, phase, kind, amount] += 1
+        self.link = _numbered({link: (base[link], tuple(sorted(self.crossing[link].items()))) for link in base})
+        of = self.link
+        signature = {
+            copy: (
+                own,
+                tuple(
+                    (
+                        self.group[number][place.group_of[copy]],
+                        tuple(tuple([(of[link], amount) for link, amount in phase[copy]]) for phase in place.by_copy),
+                    )
+                    for number, place in enumerate(loads)
+                ),
+            )
+            for copy, own in enumerate(colour)
+        }
+        self.refined = list(_numbered(signature).values())
 
 
 def _numbered(keys: dict[int, Hashable]) -> dict[int, int]:
@@ -129,40 +108,42 @@ def _numbered(keys: dict[int, Hashable]) -> dict[int, int]:
 
 
 def _quotient(
-    cluster: Cluster, kind: list, copies: list, colour: list[int], layout: list[_Layout], group_colour: list, loads: Loads, link_colour: dict[int, int]
+    copies: list[tuple[int, int]], colour: list[int], loads: list[GroupLoads], colours: _Colours, amounts: Amounts
 ) -> Fold | None:
     chosen = [colour.index(number) for number in sorted(set(colour))]
     first_link: dict[int, int] = {}
-    for link, number in link_colour.items():
+    for link, number in colours.link.items():
         first_link.setdefault(number, link)
-    sizes = Counter(link_colour.values())
-    numbers: dict[Hashable, int] = {}
-    group, members, uses, latencies = {}, [], [], []
-    for number, place in enumerate(layout):
+    sizes = Counter(colours.link.values())
+    numbers: dict[tuple[int, int], int] = {}
+    group, members, phases = {}, [], []
+    for number, place in enumerate(loads):
         for position, copy in enumerate(chosen):
             instance = place.group_of[copy]
-            key = number, group_colour[number][instance]
+            key = number, colours.group[number][instance]
             if key not in numbers:
                 numbers[key] = len(numbers)
-                hops = [place.hops[member] for member in place.groups[instance]]
-                by_class: dict[int, set[int]] = defaultdict(set)
-                for link, times in Counter(link for hop in hops for link in hop).items():
-                    by_class[link_colour[link]].add(times)
-                if any(len(times) > 1 for times in by_class.values()):
-                    return None
                 members.append(place.ranks[instance])
-                uses.append(
-                    tuple(Use(link, times, loads[first_link[link]][(*key, times)]) for link, (times,) in by_class.items())
-                )
-                latencies.append(max(sum(kind[link % len(kind)][2] for link in hop) for hop in hops))
+                found = []
+                for phase, by_group in enumerate(place.by_group):
+                    by_class: dict[int, set[int]] = defaultdict(set)
+                    for link, amount in by_group[instance]:
+                        by_class[colours.link[link]].add(amount)
+                    if any(len(different) > 1 for different in by_class.values()):
+                        return None
+                    uses = [
+                        Use(link, amounts.shares[amount], colours.crossing[first_link[link]][number, phase, key[1], amount])
+                        for link, (amount,) in by_class.items()
+                    ]
+                    found.append(PhaseUse(place.latency_ps[phase][instance], tuple(uses)))
+                phases.append(tuple(found))
             group[place.place, position] = numbers[key]
     return Fold(
         copies=tuple(copies[copy] for copy in chosen),
         multiplicity=tuple(colour.count(colour[copy]) for copy in chosen),
         group=group,
         members=tuple(members),
-        uses=tuple(uses),
-        hop_latency_ps=tuple(max(latency, cluster.link_delay_ps) for latency in latencies),
+        phases=tuple(phases),
         links=tuple(first_link[number] for number in sorted(first_link)),
         link_multiplicity=tuple(sizes[number] for number in sorted(first_link)),
     )

@@ -7,23 +7,25 @@ from fractions import Fraction
 import numpy as np
 
 from clustersim.cluster.spec import Cluster
-from clustersim.program.collectives import sent_bytes, steps
-from clustersim.program.fold import Fold, Place, fold
+from clustersim.collectives.algorithms import ring_share
+from clustersim.program.fold import Fold, fold
 from clustersim.program.grid import Grid
-from clustersim.program.program import Links, Load, Program, Stream, Transfer
+from clustersim.program.places import Place
+from clustersim.program.program import Links, Load, Phase, Program, Stream, Transfer
 from clustersim.program.template import Exchange, Template
 
 _READINESS_ORDERED = ("data",)
 
 
-def instantiate(template: Template, grid: Grid, cluster: Cluster, folded: bool = True) -> Program:
-    """The program of the whole job; copies that are alike are in it once when ``folded``."""
+def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str = "multi-ring", folded: bool = True) -> Program:
+    """The program of the whole job, its collectives done by ``algorithm``; copies that are alike are in it once when ``folded``."""
     exchanges = list(template.exchanges)
-    places = list(dict.fromkeys(_place(exchange) for exchange in exchanges))
+    place_of = [Place(e.dimension, e.pipeline, e.to, e.collective, algorithm) for e in exchanges]
+    places = list(dict.fromkeys(place_of))
     folding = fold(cluster, grid, places, folded)
     copies, ops = len(folding.copies), len(template.kind)
     rank_of = np.array([[grid.rank(p, d, t) for p in range(grid.pipeline)] for d, t in folding.copies])
-    activity, activity_transfer, transfers = _activities(template, exchanges, folding, cluster.ideal)
+    activity, activity_transfer, transfers, phases = _activities(template, exchanges, place_of, folding, cluster.ideal)
     streams, stream_of = _streams(template, rank_of)
     peer = np.array(template.peer)
     dependencies = np.array(template.dependencies, dtype=np.int64).reshape(-1, 2)
@@ -49,29 +51,28 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, folded: bool =
         dependency_on=(dependencies[:, 1] + shift).ravel(),
         activity_transfer=activity_transfer,
         transfers=transfers,
+        phases=phases,
         streams=streams,
         links=_links(cluster, folding),
         multiplicity={int(rank): folding.multiplicity[copy] for copy in range(copies) for rank in rank_of[copy]},
     )
 
 
-def _place(exchange: Exchange) -> Place:
-    return Place(exchange.dimension, exchange.pipeline, exchange.to)
-
-
 def _activities(
-    template: Template, exchanges: list[Exchange], folding: Fold, ideal: bool
-) -> tuple[np.ndarray, np.ndarray, tuple[Transfer, ...]]:
-    """The activity of each op, the transfer of each activity, the transfers. Copies that share a group share its activities."""
+    template: Template, exchanges: list[Exchange], place_of: list[Place], folding: Fold, ideal: bool
+) -> tuple[np.ndarray, np.ndarray, tuple[Transfer, ...], tuple[Phase, ...]]:
+    """The activity of each op, the transfer of each activity, transfers and phases. Copies that share a group share its activities."""
     copies = range(len(folding.copies))
     transfers: dict[Transfer, int] = {}
+    phases: dict[Phase, int] = {}
     group_of = np.zeros((len(copies), len(exchanges)), dtype=np.int64)
     transfer_of = np.zeros_like(group_of)
-    for number, exchange in enumerate(exchanges):
+    for number, (exchange, place) in enumerate(zip(exchanges, place_of, strict=True)):
         for copy in copies:
-            group = folding.group[_place(exchange), copy]
+            group = folding.group[place, copy]
+            transfer = _transfer(exchange, folding, group, ideal, phases)
             group_of[copy, number] = group
-            transfer_of[copy, number] = transfers.setdefault(_transfer(exchange, folding, group, ideal), len(transfers))
+            transfer_of[copy, number] = transfers.setdefault(transfer, len(transfers))
     of_activity = np.array(template.activity_exchange, dtype=np.int64)
     # An activity of the job is one of the template in one group; they are numbered in that order.
     keys = np.arange(len(of_activity)) * (int(group_of.max(initial=0)) + 1) + group_of[:, of_activity]
@@ -79,20 +80,21 @@ def _activities(
     local = np.array(template.activity, dtype=np.int64)
     activity = np.full((len(copies), len(local)), -1, dtype=np.int64)
     activity[:, local >= 0] = number_of.reshape(keys.shape)[:, local[local >= 0]]
-    return activity.ravel(), transfer_of[:, of_activity].ravel()[first], tuple(transfers)
+    return activity.ravel(), transfer_of[:, of_activity].ravel()[first], tuple(transfers), tuple(phases)
 
 
-def _transfer(exchange: Exchange, folding: Fold, group: int, ideal: bool) -> Transfer:
-    members = folding.members[group]
-    label = group_label(members)
+def _transfer(exchange: Exchange, folding: Fold, group: int, ideal: bool, phases: dict[Phase, int]) -> Transfer:
+    label = group_label(folding.members[group])
     if exchange.fixed_ps is not None:
-        return Transfer(label, exchange.fixed_ps)
-    sent = sent_bytes(exchange.collective, len(members), exchange.payload_bytes)
-    latency = steps(exchange.collective, len(members)) * folding.hop_latency_ps[group]
+        found = [Phase(exchange.fixed_ps)]
+    else:
+        found = [
+            Phase(one.latency_ps, tuple(Load(use.link, use.share * exchange.payload_bytes, use.groups) for use in one.uses if use.share))
+            for one in folding.phases[group]
+        ]
     if ideal and exchange.dimension == "pipeline":
-        return Transfer(label, 0, delay_ps=latency)
-    loads = tuple(Load(use.link, use.hops * sent, use.groups) for use in folding.uses[group]) if sent else ()
-    return Transfer(label, latency, loads)
+        return Transfer(label, (), delay_ps=sum(phase.latency_ps for phase in found))
+    return Transfer(label, tuple(phases.setdefault(phase, len(phases)) for phase in found))
 
 
 def group_label(group: tuple[int, ...]) -> str:
@@ -118,9 +120,9 @@ def _links(cluster: Cluster, folding: Fold) -> Links:
 
 
 def _sent(template: Template, exchanges: list[Exchange], grid: Grid) -> np.ndarray:
-    """Bytes each op's own rank sends; a receive sends nothing but carries the size of its message."""
+    """Bytes each op's own rank sends, as in a ring; a receive sends nothing but carries the size of its message."""
     members = {"tensor": grid.tensor, "data": grid.data, "pipeline": 2}
-    sizes: list[Fraction] = [sent_bytes(e.collective, members[e.dimension], e.payload_bytes) for e in exchanges]
+    sizes: list[Fraction] = [ring_share(e.collective, members[e.dimension]) * e.payload_bytes for e in exchanges]
     by_exchange = np.array([*map(round, sizes), 0], dtype=np.int64)
     activity = np.array(template.activity, dtype=np.int64)
     return by_exchange[np.array([*template.activity_exchange, len(exchanges)], dtype=np.int64)[activity]]

@@ -21,15 +21,21 @@ class Load(NamedTuple):
     connections: int = 1
 
 
+class Phase(NamedTuple):
+    """Bytes that move together: first ``latency_ps``, then all loads at one pace, that of the scarcest link."""
+
+    latency_ps: int
+    loads: tuple[Load, ...] = ()
+
+
 class Transfer(NamedTuple):
-    """How an activity moves: first ``latency_ps`` (or a fixed time), then its bytes over the links it loads, at one pace.
+    """How an activity moves: phases of the program, by number, one after another.
 
     ``delay_ps`` comes last and blocks nobody: what waits for the data waits for it, the streams do not.
     """
 
     group: str
-    latency_ps: int
-    loads: tuple[Load, ...] = ()
+    phases: tuple[int, ...]
     delay_ps: int = 0
 
 
@@ -78,6 +84,7 @@ class Program:
     dependency_on: np.ndarray
     activity_transfer: np.ndarray
     transfers: tuple[Transfer, ...]
+    phases: tuple[Phase, ...]
     streams: tuple[Stream, ...]
     links: Links
     multiplicity: dict[int, int]

@@ -87,15 +87,15 @@ def _name(kind_code: int, part_code: int, stage: int, layer: int, micro_batch: i
 
 
 def _link_use(program: Program, outcome: Outcome) -> pd.DataFrame:
-    """Bytes/s on each link over time, from the rates of the transfers; those that meet on a link added up."""
-    transfer = np.array([segment.transfer for segment in outcome.segments], dtype=np.int64)
+    """Bytes/s on each link over time, from the rates of the phases; those that meet on a link added up."""
+    phase = np.array([segment.phase for segment in outcome.segments], dtype=np.int64)
     start = np.array([segment.start_ps for segment in outcome.segments], dtype=np.int64)
     end = np.array([segment.end_ps for segment in outcome.segments], dtype=np.int64)
     rate = np.array([segment.rate_bytes_s for segment in outcome.segments], dtype=np.float64)
-    order = np.argsort(transfer, kind="stable")
-    bounds = np.searchsorted(transfer[order], np.arange(len(program.transfers) + 1))
+    order = np.argsort(phase, kind="stable")
+    bounds = np.searchsorted(phase[order], np.arange(len(program.phases) + 1))
     rows = []
-    for number, one in enumerate(program.transfers):
+    for number, one in enumerate(program.phases):
         mine = order[bounds[number] : bounds[number + 1]]
         most = max((load.volume_bytes for load in one.loads), default=0)
         for load in one.loads:

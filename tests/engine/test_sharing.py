@@ -10,7 +10,7 @@ from simpy import Environment
 from clustersim.engine.events import Signal, call_after
 from clustersim.engine.links import Network
 from clustersim.engine.sharing import Crossing, shares
-from clustersim.program.program import Links, Load, Transfer
+from clustersim.program.program import Links, Load, Phase
 
 GB = 10**9
 S = 10**12
@@ -23,8 +23,8 @@ def ends(capacities, flows, look=None):
     """
     env = Environment(initial_time=0)
     links = Links(tuple(map(str, range(len(capacities)))), ("network",) * len(capacities), tuple(capacities), (1,) * len(capacities))
-    transfers = [Transfer("", 0, tuple(Load(link, Fraction(size)) for link in path)) for _, size, path in flows]
-    network = Network(env, links, transfers)
+    phases = [Phase(0, tuple(Load(link, Fraction(size)) for link in path)) for _, size, path in flows]
+    network = Network(env, links, phases)
     result = [None] * len(flows)
 
     def start(number):
@@ -100,13 +100,13 @@ def test_bytes_are_conserved_and_no_link_is_overfull(capacities, flows):
     result, network = ends(capacities, flows)
     moved = [0.0] * len(flows)
     for segment in network.segments:
-        moved[segment.transfer] += segment.rate_bytes_s * (segment.end_ps - segment.start_ps) / S
+        moved[segment.phase] += segment.rate_bytes_s * (segment.end_ps - segment.start_ps) / S
     for (start, size, path), end, carried in zip(flows, result, moved, strict=True):
         assert carried == pytest.approx(size, abs=1 + 1e-9 * size)
         assert end >= start + size * S // min(capacities[link] for link in path) - 1
     for instant in sorted({segment.start_ps for segment in network.segments}):
         for link, capacity in enumerate(capacities):
-            here = [s.rate_bytes_s for s in network.segments if s.start_ps <= instant < s.end_ps and link in flows[s.transfer][2]]
+            here = [s.rate_bytes_s for s in network.segments if s.start_ps <= instant < s.end_ps and link in flows[s.phase][2]]
             assert sum(here) <= capacity * (1 + 1e-12)
 
 

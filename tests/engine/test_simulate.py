@@ -6,20 +6,21 @@ import pytest
 from clustersim.engine.simulate import simulate
 from clustersim.errors import DeadlockError
 from clustersim.program.kinds import KIND_CODE
-from clustersim.program.program import Links, Program, Stream, Transfer
+from clustersim.program.program import Links, Phase, Program, Stream, Transfer
 from tests.helpers import simulated, unit_cost
 
 
-def program(ops, streams, dependencies=(), transfers=()):
-    """Ops are (rank, kind, duration_ps, activity); each activity has the transfer of its number."""
+def program(ops, streams, dependencies=(), fixed_ps=()):
+    """Ops are (rank, kind, duration_ps, activity); activities last as long as ``fixed_ps`` says."""
     rank, kind, duration, activity = (np.array(column, dtype=np.int64) for column in zip(*ops, strict=True))
     zero = np.zeros(len(ops), dtype=np.int64)
     of = np.array(dependencies, dtype=np.int64).reshape(-1, 2)
     return Program(
         rank=rank, stream=zero, kind=kind, part=zero, stage=zero, layer=zero, micro_batch=np.arange(len(ops)),
         duration_ps=duration, bytes=zero, flops=zero, peer=zero - 1, activity=activity,
-        dependency_op=of[:, 0], dependency_on=of[:, 1], activity_transfer=np.arange(len(transfers)),
-        transfers=tuple(transfers), streams=tuple(streams), links=Links((), (), (), ()),
+        dependency_op=of[:, 0], dependency_on=of[:, 1], activity_transfer=np.arange(len(fixed_ps)),
+        transfers=tuple(Transfer(str(i), (i,)) for i in range(len(fixed_ps))), phases=tuple(map(Phase, fixed_ps)),
+        streams=tuple(streams), links=Links((), (), (), ()),
         multiplicity=dict.fromkeys(rank.tolist(), 1),
     )  # fmt: skip
 
@@ -41,7 +42,7 @@ def test_a_collective_starts_with_its_last_member_and_the_wait_is_told():
         Stream(0, "compute", True, (0,)), Stream(0, "data", False, (1,)),
         Stream(1, "compute", True, (2,)), Stream(1, "data", False, (3,)),
     ]  # fmt: skip
-    outcome = simulate(program(ops, streams, [(1, 0), (3, 2)], [Transfer("0-1", 4)]))
+    outcome = simulate(program(ops, streams, [(1, 0), (3, 2)], [4]))
     assert outcome.start_ps.tolist() == [0, 10, 0, 10]
     assert outcome.end_ps.tolist() == [3, 14, 10, 14]
     assert (outcome.start_ps - outcome.arrival_ps).tolist() == [0, 7, 0, 0]
@@ -56,7 +57,7 @@ def test_collectives_that_become_possible_in_different_orders_on_two_ranks_do_no
         Stream(1, "compute", True, (4, 5)), Stream(1, "data", False, (6, 7)),
     ]  # fmt: skip
     waits = [(2, 0), (3, 1), (6, 4), (7, 5)]
-    outcome = simulate(program(ops, streams, waits, [Transfer("x", 5), Transfer("y", 5)]))
+    outcome = simulate(program(ops, streams, waits, [5, 5]))
     assert outcome.start_ps[[2, 3, 6, 7]].tolist() == [2, 7, 7, 2]
 
 
@@ -77,7 +78,7 @@ def test_deadlock_over_the_order_of_sends():
     ops = [(0, REDUCE, 0, 0), (0, REDUCE, 0, 1), (1, REDUCE, 0, 1), (1, REDUCE, 0, 0)]
     streams = [Stream(0, "tensor", True, (0, 1)), Stream(1, "tensor", True, (2, 3))]
     with pytest.raises(DeadlockError, match="rank 0 reduce .* waits for rank 1 reduce"):
-        simulate(program(ops, streams, transfers=[Transfer("x", 1), Transfer("y", 1)]))
+        simulate(program(ops, streams, fixed_ps=[1, 1]))
 
 
 def test_one_long_op_is_one_jump():

@@ -51,7 +51,7 @@ def check(experiment):
         ("dgx-a100", 8, 2, 2, 2),  # every GPU of a stage has its own adapter: one copy stands for all
         ("dgx-a100", 4, 4, 2, 4),  # ring hops within and between nodes differ: two copies
         ("dgx-a100", 1, 8, 2, 2),
-        ("dgx-1-v100", 8, 2, 2, 8),
+        ("dgx-1-v100", 8, 2, 2, 2),
         ("dgx-2h", 4, 8, 2, 8),
         ("pcie-ethernet", 2, 4, 2, 8),
         ("ideal", 2, 4, 3, 3),
@@ -82,17 +82,22 @@ def test_any_small_job_folds_exactly(cluster, tensor, data, pipeline, name, part
 def test_multiplicities_add_up_to_the_job():
     grid = Grid(tensor=4, data=6, pipeline=2)
     cluster = load_cluster("dgx-a100", gpus=48, nodes=None, overrides={}, near=None, place="test")
-    places = [Place("tensor", 0, -1), Place("data", 0, -1), Place("data", 1, -1), Place("pipeline", 0, 1)]
+    places = [Place("tensor", 0, -1, "all_reduce", "ring"), Place("data", 0, -1, "all_reduce", "ring"),
+              Place("data", 1, -1, "all_gather", "ring"), Place("pipeline", 0, 1, "send", "ring")]
     folding = fold(cluster, grid, places)
     assert sum(folding.multiplicity) == 24
     assert len(folding.copies) == 2
     used = set()
+
+    def links(a, b):
+        return [link for link, _ in cluster.route(a, b).links]
+
     for d in range(6):
         for t in range(4):
-            used.update(cluster.route(grid.rank(0, d, t), grid.rank(1, d, t)))
+            used.update(links(grid.rank(0, d, t), grid.rank(1, d, t)))
             for p in (0, 1):
-                used.update(cluster.route(grid.rank(p, d, t), grid.rank(p, (d + 1) % 6, t)))
-            used.update(cluster.route(grid.rank(0, d, t), grid.rank(0, d, (t + 1) % 4)))
+                used.update(links(grid.rank(p, d, t), grid.rank(p, (d + 1) % 6, t)))
+            used.update(links(grid.rank(0, d, t), grid.rank(0, d, (t + 1) % 4)))
     assert sum(folding.link_multiplicity) == len(used)
 
 

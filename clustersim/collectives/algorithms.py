@@ -1,0 +1,202 @@
+"""Collective algorithms as plans: who sends what share of the payload to whom, in phases that follow one another.
+
+Members are positions 0..n-1 in a group; S is the payload (of a reduce-scatter or all-gather the large side), a the latency of one
+message, b the bytes/s of each member's link per direction. A phase lasts steps x a plus its bytes on the slowest link: inside a phase
+messages are pipelined, so that bandwidth and latency add up. Times on links of one kind:
+
+    ring                all-reduce 2(n-1)(a + S/(n b)); reduce-scatter, all-gather (n-1)(a + S/(n b)); broadcast (n-1) a + S/b
+    multi-ring          the same over several rings, one per adapter of a node or per disjoint way through its NVLinks
+    tree                two binary trees with half the payload each (Sanders, Speck, Träff 2009): all-reduce 2 d a + 2 S/b, d the depth
+    halving-doubling    all-reduce 2 a log2 n + 2 (n-1)/n S/b; reduce-scatter, all-gather half of it (Thakur, Rabenseifner, Gropp 2005)
+    hierarchical        inside the nodes, between nodes, inside the nodes; each phase a ring (reduce-scatter and all-gather two of them)
+    direct              to all others at once: reduce-scatter, all-gather a + (n-1)/n S/b, all-reduce twice that; broadcast a + (n-1) S/b;
+                        all-to-all one after another, (n-1)(a + S/(n b))
+    send                a + S/b
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+OPS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "send")
+ALGORITHMS = ("ring", "multi-ring", "tree", "halving-doubling", "hierarchical", "direct")
+
+Ring = tuple[int, ...]
+
+
+class Send(NamedTuple):
+    """A message to another member, as a share of the payload."""
+
+    to: int
+    share: Fraction
+
+
+class Phase(NamedTuple):
+    """What each member sends (by position), in ``steps`` messages that follow one another."""
+
+    steps: int
+    sends: tuple[tuple[Send, ...], ...]
+
+
+class Layout(NamedTuple):
+    """How a group lies on its cluster: single ring, rings with the share of each, members by node."""
+
+    ring: Ring
+    rings: tuple[tuple[Ring, Fraction], ...]
+    nodes: tuple[tuple[int, ...], ...]
+
+
+def flat(n: int) -> Layout:
+    """The layout of a group of which all members are alike."""
+    ring = tuple(range(n))
+    return Layout(ring, ((ring, Fraction(1)),), (ring,))
+
+
+def plan(op: str, algorithm: str, layout: Layout) -> tuple[Phase, ...]:
+    """The phases of a collective; none for a group of one.
+
+    ValueError, with what is allowed, when the algorithm does not do the operation for such a group.
+
+    >>> (phase,) = plan("all_reduce", "ring", flat(4))
+    >>> phase.steps, phase.sends[3]
+    (6, (Send(to=0, share=Fraction(3, 2)),))
+    """
+    n = len(layout.ring)
+    if n == 1:
+        return ()
+    if op == "send":
+        return (Phase(1, ((Send(1, Fraction(1)),), ())),)
+    if algorithm not in algorithms_for(op, layout):
+        allowed = ", ".join(algorithms_for(op, layout))
+        raise ValueError(f"{algorithm} has no {op.replace('_', '-')} for {_shape(layout)}; allowed: {allowed}")
+    if algorithm in ("ring", "multi-ring"):
+        rings = ((layout.ring, Fraction(1)),) if algorithm == "ring" else layout.rings
+        return (_rings(op, n, rings),)
+    if algorithm == "tree":
+        return (_trees(n),)
+    if algorithm == "halving-doubling":
+        return _halving_doubling(op, n)
+    if algorithm == "direct":
+        return _direct(op, n)
+    return _hierarchical(op, layout)
+
+
+def algorithms_for(op: str, layout: Layout) -> tuple[str, ...]:
+    """The algorithms that do an operation for a group laid out like this."""
+    n, sizes = len(layout.ring), {len(node) for node in layout.nodes}
+    found = [] if op == "all_to_all" else ["ring", "multi-ring"]
+    if op == "all_reduce":
+        found.append("tree")
+    scatters = op in ("all_reduce", "reduce_scatter", "all_gather")
+    if scatters and n & (n - 1) == 0:
+        found.append("halving-doubling")
+    if scatters and len(layout.nodes) > 1 and len(sizes) == 1 and sizes != {1}:
+        found.append("hierarchical")
+    return (*found, "direct")
+
+
+def _shape(layout: Layout) -> str:
+    sizes = sorted({len(node) for node in layout.nodes})
+    return f"{len(layout.ring)} members on {len(layout.nodes)} nodes ({', '.join(map(str, sizes))} a node)"
+
+
+def ring_share(op: str, n: int) -> Fraction:
+    """What each member of a ring sends, as a share of the payload.
+
+    >>> ring_share("all_reduce", 8), ring_share("all_gather", 8)
+    (Fraction(7, 4), Fraction(7, 8))
+    """
+    if op in ("broadcast", "send"):
+        return Fraction(1)
+    return Fraction((2 if op == "all_reduce" else 1) * (n - 1), n)
+
+
+def _rings(op: str, n: int, rings: Sequence[tuple[Ring, Fraction]]) -> Phase:
+    """Round each ring its part of the payload; a broadcast starts at the ring's first member and stops before it."""
+    sends: list[list[Send]] = [[] for _ in range(n)]
+    for ring, part in rings:
+        hops = list(zip(ring, ring[1:] + ring[:1], strict=True))
+        for member, following in hops[:-1] if op == "broadcast" else hops:
+            sends[member].append(Send(following, part * ring_share(op, n)))
+    return Phase(2 * (n - 1) if op == "all_reduce" else n - 1, tuple(map(tuple, sends)))
+
+
+def binary_tree(n: int) -> tuple[list[int], int]:
+    """Parents (-1 for the root) of a balanced binary tree in order over n members, and its depth.
+
+    >>> binary_tree(4)
+    ([1, 2, -1, 2], 2)
+    """
+    parents = [-1] * n
+    depth = 0
+
+    def grow(low: int, high: int, parent: int, level: int) -> None:
+        nonlocal depth
+        if low >= high:
+            return
+        depth = max(depth, level)
+        middle = (low + high) // 2
+        parents[middle] = parent
+        grow(low, middle, middle, level + 1)
+        grow(middle + 1, high, middle, level + 1)
+
+    grow(0, n, -1, 0)
+    return parents, depth
+
+
+def _trees(n: int) -> Phase:
+    """Up and down two trees, the second shifted by one so that the inner members of one are mostly leaves of the other."""
+    parents, depth = binary_tree(n)
+    sends: list[list[Send]] = [[] for _ in range(n)]
+    half = Fraction(1, 2)
+    for shift in (0, 1):
+        for member, parent in enumerate(parents):
+            if parent >= 0:
+                here, above = (member + shift) % n, (parent + shift) % n
+                sends[above].append(Send(here, half))
+                sends[here].append(Send(above, half))
+    return Phase(2 * depth, tuple(map(tuple, sends)))
+
+
+def _halving_doubling(op: str, n: int) -> tuple[Phase, ...]:
+    """Half the payload with the nearest member, a quarter with the next but one, ...; and back."""
+    halving = []
+    distance = 1
+    while distance < n:
+        share = Fraction(1, 2 * distance)
+        halving.append(Phase(1, tuple((Send(member ^ distance, share),) for member in range(n))))
+        distance *= 2
+    doubling = halving[::-1]
+    return {"reduce_scatter": tuple(halving), "all_gather": tuple(doubling)}.get(op, (*halving, *doubling))
+
+
+def _direct(op: str, n: int) -> tuple[Phase, ...]:
+    if op == "broadcast":
+        return (Phase(1, (tuple(Send(other, Fraction(1)) for other in range(1, n)), *((),) * (n - 1))),)
+    share = Fraction(1, n)
+    everyone = tuple(tuple(Send((member + k) % n, share) for k in range(1, n)) for member in range(n))
+    return (Phase(n - 1 if op == "all_to_all" else 1, everyone),) * (2 if op == "all_reduce" else 1)
+
+
+def _hierarchical(op: str, layout: Layout) -> tuple[Phase, ...]:
+    n, inside = len(layout.ring), len(layout.nodes[0])
+    across = [tuple(node[k] for node in layout.nodes) for k in range(inside)]
+
+    def rings(what: str, groups: Sequence[Ring], part: Fraction) -> Phase:
+        size = len(groups[0])
+        sends: list[tuple[Send, ...]] = [()] * n
+        for group in groups:
+            for member, following in zip(group, group[1:] + group[:1], strict=True):
+                sends[member] = (Send(following, part * ring_share(what, size)),)
+        return Phase((2 if what == "all_reduce" else 1) * (size - 1), tuple(sends))
+
+    whole, part = Fraction(1), Fraction(1, inside)
+    scatter = rings("reduce_scatter", layout.nodes, whole)
+    gather = rings("all_gather", layout.nodes, whole)
+    if op == "reduce_scatter":
+        return scatter, rings("reduce_scatter", across, part)
+    if op == "all_gather":
+        return rings("all_gather", across, part), gather
+    return scatter, rings("all_reduce", across, part), gather

@@ -1,0 +1,93 @@
+"""Where activities happen, and which links they load: an exchange is planned by an algorithm and laid over routes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from clustersim.cluster.spec import Cluster
+from clustersim.collectives.loads import lay_phases
+from clustersim.program.grid import Grid
+
+
+class Place(NamedTuple):
+    """Which groups do what: the dimension they lie along, their pipeline rank (``to`` which, for sends), operation, algorithm."""
+
+    dimension: str
+    pipeline: int
+    to: int
+    op: str
+    algorithm: str
+
+
+class Amounts:
+    """Shares of a payload by small numbers, which compare and hash faster."""
+
+    def __init__(self) -> None:
+        self.shares: list[Fraction] = []
+        self._number: dict[Fraction, int] = {}
+
+    def number(self, share: Fraction) -> int:
+        found = self._number.get(share)
+        if found is None:
+            found = self._number[share] = len(self.shares)
+            self.shares.append(share)
+        return found
+
+
+Carried = tuple[tuple[int, int], ...]  # (link, amount number)
+
+
+@dataclass(frozen=True)
+class GroupLoads:
+    """The groups of a place (of copy numbers, and of ranks), the group of each copy, and by phase what each copy sends over
+
+    which links, what each group does in all, and the latency of each group.
+    """
+
+    place: Place
+    groups: list[list[int]]
+    ranks: list[tuple[int, ...]]
+    group_of: list[int]
+    by_copy: list[list[Carried]]
+    by_group: list[list[Carried]]
+    latency_ps: list[list[int]]
+
+
+def groups_of(grid: Grid, place: Place, copies: list[tuple[int, int]]) -> tuple[list[list[int]], list[tuple[int, ...]], list[int]]:
+    """Groups as copy numbers and as ranks, and the group of each copy. A sender and its receiver lie on one copy."""
+    key = {"tensor": lambda d, t: d, "data": lambda d, t: t, "pipeline": lambda d, t: d * grid.tensor + t}[place.dimension]
+    group_of = [key(d, t) for d, t in copies]
+    groups: list[list[int]] = [[] for _ in range(max(group_of) + 1)]
+    for copy, group in enumerate(group_of):
+        groups[group].append(copy)
+    ends = (place.pipeline,) if place.dimension != "pipeline" else (place.pipeline, place.to)
+    ranks = [tuple(grid.rank(end, *copies[copy]) for copy in members for end in ends) for members in groups]
+    return groups, ranks, group_of
+
+
+def place_loads(cluster: Cluster, grid: Grid, place: Place, copies: list[tuple[int, int]], amounts: Amounts) -> GroupLoads:
+    """Plan the exchange for each group and lay it over the routes of the cluster.
+
+    ValueError when the algorithm cannot do it.
+    """
+    groups, ranks, group_of = groups_of(grid, place, copies)
+    by_copy: list[list[Carried]] = []
+    by_group: list[list[Carried]] = []
+    latency: list[list[int]] = []
+    for group, (members, here) in enumerate(zip(groups, ranks, strict=True)):
+        for number, phase in enumerate(lay_phases(cluster, here, place.op, place.algorithm)):
+            if number == len(by_copy):
+                by_copy.append([()] * len(copies))
+                by_group.append([()] * len(groups))
+                latency.append([0] * len(groups))
+            for copy, own in zip(members, phase.by_member, strict=False):  # a receiver is no copy of its own
+                by_copy[number][copy] = _numbered(own, amounts)
+            by_group[number][group] = _numbered(phase.total, amounts)
+            latency[number][group] = phase.latency_ps
+    return GroupLoads(place, groups, ranks, group_of, by_copy, by_group, latency)
+
+
+def _numbered(carried: dict[int, Fraction], amounts: Amounts) -> Carried:
+    return tuple([(link, amounts.number(share)) for link, share in carried.items()])
