@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 OPS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "send")
@@ -54,6 +55,7 @@ def flat(n: int) -> Layout:
     return Layout(ring, ((ring, Fraction(1)),), (ring,))
 
 
+@lru_cache(maxsize=256)  # the groups of a job mostly have one layout
 def plan(op: str, algorithm: str, layout: Layout) -> tuple[Phase, ...]:
     """The phases of a collective; none for a group of one.
 
@@ -117,9 +119,10 @@ def _rings(op: str, n: int, rings: Sequence[tuple[Ring, Fraction]]) -> Phase:
     """Round each ring its part of the payload; a broadcast starts at the ring's first member and stops before it."""
     sends: list[list[Send]] = [[] for _ in range(n)]
     for ring, part in rings:
+        share = part * ring_share(op, n)
         hops = list(zip(ring, ring[1:] + ring[:1], strict=True))
         for member, following in hops[:-1] if op == "broadcast" else hops:
-            sends[member].append(Send(following, part * ring_share(op, n)))
+            sends[member].append(Send(following, share))
     return Phase(2 * (n - 1) if op == "all_reduce" else n - 1, tuple(map(tuple, sends)))
 
 
@@ -186,10 +189,11 @@ def _hierarchical(op: str, layout: Layout) -> tuple[Phase, ...]:
 
     def rings(what: str, groups: Sequence[Ring], part: Fraction) -> Phase:
         size = len(groups[0])
+        share = part * ring_share(what, size)
         sends: list[tuple[Send, ...]] = [()] * n
         for group in groups:
             for member, following in zip(group, group[1:] + group[:1], strict=True):
-                sends[member] = (Send(following, part * ring_share(what, size)),)
+                sends[member] = (Send(following, share),)
         return Phase((2 if what == "all_reduce" else 1) * (size - 1), tuple(sends))
 
     whole, part = Fraction(1), Fraction(1, inside)

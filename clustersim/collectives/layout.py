@@ -64,9 +64,9 @@ def _inside(cluster: Cluster, group: Sequence[int], members: Ring) -> tuple[tupl
     plain = ((members, Fraction(1)),)
     if not 2 < len(members) <= _LARGEST_SEARCHED:
         return plain
-    left = {(a, b): _direct_capacity(cluster, group[a], group[b]) for a in members for b in members if a != b}
-    if not any(left.values()):
+    if not any(_direct_capacity(cluster, group[members[0]], group[other]) for other in members[1:]):
         return plain  # a switch: every order is as good
+    left = {(a, b): _direct_capacity(cluster, group[a], group[b]) for a in members for b in members if a != b}
     rings: list[tuple[Ring, int]] = []
     while True:
         ring = _fastest_ring(members, left)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from clustersim.cluster.routes import ONE
 from clustersim.cluster.spec import Cluster
 from clustersim.collectives.algorithms import Phase, flat, plan
 from clustersim.collectives.layout import lay_out
@@ -32,20 +32,25 @@ def lay_phases(cluster: Cluster, group: Sequence[int], op: str, algorithm: str) 
 
 def _lay(cluster: Cluster, group: Sequence[int], phase: Phase) -> LaidPhase:
     by_member = []
-    total: Carried = defaultdict(Fraction)
+    total: Carried = {}
     latencies = []
     for member, sends in enumerate(phase.sends):
-        own: Carried = defaultdict(Fraction)
+        own: Carried = {}
         for to, share in sends:
             route = cluster.route(group[member], group[to])
             latencies.append(route.latency_ps)
             for link, part in route.links:
-                own[link] += share * part
+                _add(own, link, share if part is ONE else share * part)
         for link, share in own.items():
-            total[link] += share
+            _add(total, link, share)
         by_member.append(own)
     hop_ps = max(*latencies, cluster.link_delay_ps) if latencies else cluster.link_delay_ps
     return LaidPhase(phase.steps * hop_ps, tuple(by_member), total)
+
+
+def _add(carried: Carried, link: int, share: Fraction) -> None:
+    # Most links are crossed once, and sums of fractions are slow.
+    carried[link] = carried[link] + share if link in carried else share
 
 
 def alone_ps(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, payload_bytes: int) -> int:

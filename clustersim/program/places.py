@@ -27,12 +27,16 @@ class Amounts:
     def __init__(self) -> None:
         self.shares: list[Fraction] = []
         self._number: dict[Fraction, int] = {}
+        self._known: dict[int, tuple[Fraction, int]] = {}  # by id, since plans use one object for many members
 
     def number(self, share: Fraction) -> int:
-        found = self._number.get(share)
-        if found is None:
-            found = self._number[share] = len(self.shares)
+        known = self._known.get(id(share))
+        if known is not None:
+            return known[1]
+        found = self._number.setdefault(share, len(self.shares))
+        if found == len(self.shares):
             self.shares.append(share)
+        self._known[id(share)] = share, found
         return found
 
 
