@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from clustersim.cluster.fabrics import FLAT, NETWORK, Fabric
 from clustersim.cluster.links import LINK_KINDS, Link
 from clustersim.cluster.routes import NO_LINKS, ONE, Paths, Pick, Route, ecmp
+from clustersim.collectives.protocols import Protocol
 from clustersim.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Cluster:
     fabric: Fabric = FLAT
     routing: str = "spread"
     whole: bool = False
+    protocols: tuple[Protocol, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -96,7 +98,7 @@ class Cluster:
     def device_of(self, gpu: int) -> str:
         """``node3/gpu2`` for a global GPU index; in a whole cluster the name that the file gives."""
         copy, local = divmod(self._checked(gpu), self._gpus_per_copy)
-        return self._in_copy(copy, self._gpu_names[local])
+        return self._in_copy(copy, self.gpu_names_of_copy[local])
 
     def link(self, link_id: int) -> Link:
         """The link with this id; IndexError when there is none."""
@@ -168,7 +170,7 @@ class Cluster:
                 name, kind = self.fabric.switch(number)
                 graph.add_node(name, kind=kind)
         for copy in range(self.copies):
-            for gpu in self._gpu_names:
+            for gpu in self.gpu_names_of_copy:
                 graph.add_node(self._in_copy(copy, gpu), kind="gpu")
             for device, kind in self.devices:
                 graph.add_node(self._in_copy(copy, device), kind=kind)
@@ -189,7 +191,7 @@ class Cluster:
         """Two GPUs, by global index, of which the first cannot reach the second; None when all can."""
         if self.ideal:
             return None
-        names = self._gpu_names
+        names = self.gpu_names_of_copy
         local = range(self._gpus_per_copy)
         cannot_leave = [a for a in local if self._leave[a] is None]
         cannot_enter = [b for b in local if self._enter[b] is None]
@@ -218,7 +220,7 @@ class Cluster:
         return self.gpus, self._gpus_per_copy, len(self.node_links), self._fabric_links
 
     @cached_property
-    def _gpu_names(self) -> tuple[str, ...]:
+    def gpu_names_of_copy(self) -> tuple[str, ...]:
         return self.gpu_names or tuple(f"gpu{gpu}" for gpu in range(self.gpus_per_node))
 
     @cached_property
@@ -235,7 +237,7 @@ class Cluster:
 
     @cached_property
     def _paths(self) -> Paths:
-        ends = {*self._gpu_names, *(() if self.whole else self._nic_names)} - set(self.forwarding)
+        ends = {*self.gpu_names_of_copy, *(() if self.whole else self._nic_names)} - set(self.forwarding)
         return Paths(self.node_links, {*ends, NETWORK})
 
     @cached_property
@@ -258,7 +260,7 @@ class Cluster:
     def _by_nic(self, gpu: int, out: bool) -> Route | None:
         if not self.nic_of_gpu:
             return None
-        name, nic = self._gpu_names[gpu], self._nic_names[self.nic_of_gpu[gpu]]
+        name, nic = self.gpu_names_of_copy[gpu], self._nic_names[self.nic_of_gpu[gpu]]
         inner = self._paths.route(name, nic) if out else self._paths.route(nic, name)
         ends = (nic, NETWORK) if out else (NETWORK, nic)
         edge = next((i for i, link in enumerate(self.node_links) if (link.source, link.target) == ends), None)
@@ -269,7 +271,7 @@ class Cluster:
         return Route(inner.links + last if out else last + inner.links, latency)
 
     def _find_inside(self, a: int, b: int, pick: Pick | None) -> Route | None:
-        return self._paths.route(self._gpu_names[a], self._gpu_names[b], pick)
+        return self._paths.route(self.gpu_names_of_copy[a], self.gpu_names_of_copy[b], pick)
 
     def _place_of(self, link_id: int) -> tuple[int, int]:
         """(copy of the node, link in it); (-1, link of the fabric)."""

@@ -35,10 +35,11 @@ class Send(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """What each member sends (by position), in ``steps`` messages that follow one another."""
+    """What each member sends (by position), in ``steps`` messages that follow one another; ``turns``: round a ring, over every hop."""
 
     steps: int
     sends: tuple[tuple[Send, ...], ...]
+    turns: bool = False
 
 
 class Layout(NamedTuple):
@@ -123,7 +124,7 @@ def _rings(op: str, n: int, rings: Sequence[tuple[Ring, Fraction]]) -> Phase:
         hops = list(zip(ring, ring[1:] + ring[:1], strict=True))
         for member, following in hops[:-1] if op == "broadcast" else hops:
             sends[member].append(Send(following, share))
-    return Phase(2 * (n - 1) if op == "all_reduce" else n - 1, tuple(map(tuple, sends)))
+    return Phase(2 * (n - 1) if op == "all_reduce" else n - 1, tuple(map(tuple, sends)), turns=True)
 
 
 def binary_tree(n: int) -> tuple[list[int], int]:
@@ -194,7 +195,7 @@ def _hierarchical(op: str, layout: Layout) -> tuple[Phase, ...]:
         for group in groups:
             for member, following in zip(group, group[1:] + group[:1], strict=True):
                 sends[member] = (Send(following, share),)
-        return Phase((2 if what == "all_reduce" else 1) * (size - 1), tuple(sends))
+        return Phase((2 if what == "all_reduce" else 1) * (size - 1), tuple(sends), turns=True)
 
     whole, part = Fraction(1), Fraction(1, inside)
     scatter = rings("reduce_scatter", layout.nodes, whole)

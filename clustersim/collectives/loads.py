@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -10,16 +11,44 @@ from clustersim.cluster.routes import ONE
 from clustersim.cluster.spec import Cluster
 from clustersim.collectives.algorithms import Phase, flat, plan
 from clustersim.collectives.layout import lay_out
+from clustersim.collectives.protocols import Protocol, fastest
 from clustersim.units import transfer_ps
 
 Carried = dict[int, Fraction]
 """By link, the share of the payload that crosses it."""
 
 
-class LaidPhase(NamedTuple):
-    """One phase of a group: its latency, what each member's messages load, and the sum."""
+class Hop(NamedTuple):
+    """Messages of one kind in a phase: the latency of their route, the kind of its slowest part, how many members send one."""
 
     latency_ps: int
+    kind: str
+    count: int
+
+
+class Pace(NamedTuple):
+    """The latency of a phase: ``steps`` messages that follow one another over ``hops``.
+
+    A ring's messages go over all hops in turn, so that a step costs their mean; otherwise all wait for the slowest.
+    """
+
+    steps: int
+    turns: bool
+    hops: tuple[Hop, ...]
+
+    def latency_ps(self, protocol: Protocol) -> int:
+        """Rounded to the nearest ps."""
+        times = [(hop.latency_ps + protocol.step_ps(hop.kind), hop.count) for hop in self.hops]
+        if not self.turns:
+            return self.steps * max(time for time, _ in times)
+        total, count = sum(time * count for time, count in times), sum(count for _, count in times)
+        return (2 * self.steps * total + count) // (2 * count)
+
+
+class LaidPhase(NamedTuple):
+    """One phase of a group: its pace, what each member's messages load, and the sum."""
+
+    pace: Pace
     by_member: tuple[Carried, ...]
     total: Carried
 
@@ -33,19 +62,25 @@ def lay_phases(cluster: Cluster, group: Sequence[int], op: str, algorithm: str) 
 def _lay(cluster: Cluster, group: Sequence[int], phase: Phase) -> LaidPhase:
     by_member = []
     total: Carried = {}
-    latencies = []
+    hops: Counter[tuple[int, str]] = Counter()
     for member, sends in enumerate(phase.sends):
         own: Carried = {}
         for to, share in sends:
             route = cluster.route(group[member], group[to])
-            latencies.append(route.latency_ps)
+            hops[max(route.latency_ps, cluster.link_delay_ps), _kind(cluster, route.links)] += 1
             for link, part in route.links:
                 _add(own, link, share if part is ONE else share * part)
         for link, share in own.items():
             _add(total, link, share)
         by_member.append(own)
-    hop_ps = max(*latencies, cluster.link_delay_ps) if latencies else cluster.link_delay_ps
-    return LaidPhase(phase.steps * hop_ps, tuple(by_member), total)
+    pace = Pace(phase.steps, phase.turns, tuple(sorted(Hop(*hop, count) for hop, count in hops.items())))
+    return LaidPhase(pace, tuple(by_member), total)
+
+
+def _kind(cluster: Cluster, links: tuple[tuple[int, Fraction], ...]) -> str:
+    """The slowest kind on a route: between nodes the middle of it, inside one its first link; none on an ideal cluster."""
+    kinds = {cluster.link_figures(link)[0] for link in (links[0][0], links[len(links) // 2][0])} if links else {""}
+    return next(kind for kind in ("network", "pcie", "nvlink", "") if kind in kinds)
 
 
 def _add(carried: Carried, link: int, share: Fraction) -> None:
@@ -53,18 +88,34 @@ def _add(carried: Carried, link: int, share: Fraction) -> None:
     carried[link] = carried[link] + share if link in carried else share
 
 
+def bytes_ps(loads: Sequence[tuple[Fraction, int]], payload_bytes: int, protocol: Protocol) -> int:
+    """Time of the bytes of a phase on the slowest of its links, given as (share of the payload, capacity in bytes/s)."""
+    slowest = max((share / capacity for share, capacity in loads), default=Fraction(0)) * protocol.wire
+    return transfer_ps(payload_bytes * slowest.numerator, slowest.denominator) if slowest else 0
+
+
+def time_ps(
+    phases: Sequence[tuple[Pace, Sequence[tuple[Fraction, int]]]], payload_bytes: int
+) -> Callable[[Protocol], int]:
+    """The time of phases, one after another, under a protocol."""
+
+    def under(protocol: Protocol) -> int:
+        parts = [pace.latency_ps(protocol) + bytes_ps(loads, payload_bytes, protocol) for pace, loads in phases]
+        return sum(parts) + (protocol.base_ps if parts else 0)
+
+    return under
+
+
 def alone_ps(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, payload_bytes: int) -> int:
-    """The time of a collective that meets no other traffic, in ps: for each phase its latency, then the bytes on its slowest link.
+    """The time of a collective that meets no other traffic, in ps, under the protocol that is fastest for it.
 
     >>> from clustersim.cluster.load import check_cluster
     >>> alone_ps(check_cluster("paper-a100"), range(16), "all_reduce", "ring", 16 * 10**9)
     100000000000
     """
-    return sum(phase_ps(cluster, phase, payload_bytes) for phase in lay_phases(cluster, group, op, algorithm))
-
-
-def phase_ps(cluster: Cluster, phase: LaidPhase, payload_bytes: int) -> int:
-    """The time of one phase, alone."""
-    slowest = max((Fraction(share, cluster.link_figures(link)[1]) for link, share in phase.total.items()), default=Fraction(0))
-    bytes_ps = transfer_ps(payload_bytes * slowest.numerator, slowest.denominator) if slowest else 0
-    return phase.latency_ps + bytes_ps
+    phases = [
+        (phase.pace, [(share, cluster.link_figures(link)[1]) for link, share in phase.total.items()])
+        for phase in lay_phases(cluster, group, op, algorithm)
+    ]
+    under = time_ps(phases, payload_bytes)
+    return under(fastest(cluster.protocols, under))

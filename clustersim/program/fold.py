@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from clustersim.cluster.spec import Cluster
+from clustersim.collectives.loads import Pace
 from clustersim.program.grid import Grid
 from clustersim.program.places import Amounts, GroupLoads, Place, place_loads
 
@@ -27,9 +28,9 @@ class Use(NamedTuple):
 
 
 class PhaseUse(NamedTuple):
-    """One phase of a group: its latency and the links it loads."""
+    """One phase of a group: its pace and the links it loads."""
 
-    latency_ps: int
+    pace: Pace
     uses: tuple[Use, ...]
 
 
@@ -135,7 +136,7 @@ def _quotient(
                         Use(link, amounts.shares[amount], colours.crossing[first_link[link]][number, phase, key[1], amount])
                         for link, (amount,) in by_class.items()
                     ]
-                    found.append(PhaseUse(place.latency_ps[phase][instance], tuple(uses)))
+                    found.append(PhaseUse(place.pace[phase][instance], tuple(uses)))
                 phases.append(tuple(found))
             group[place.place, position] = numbers[key]
     return Fold(

@@ -8,6 +8,8 @@ import numpy as np
 
 from clustersim.cluster.spec import Cluster
 from clustersim.collectives.algorithms import ring_share
+from clustersim.collectives.loads import time_ps
+from clustersim.collectives.protocols import fastest
 from clustersim.program.fold import Fold, fold
 from clustersim.program.grid import Grid
 from clustersim.program.places import Place
@@ -25,7 +27,7 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
     folding = fold(cluster, grid, places, folded)
     copies, ops = len(folding.copies), len(template.kind)
     rank_of = np.array([[grid.rank(p, d, t) for p in range(grid.pipeline)] for d, t in folding.copies])
-    activity, activity_transfer, transfers, phases = _activities(template, exchanges, place_of, folding, cluster.ideal)
+    activity, activity_transfer, transfers, phases = _activities(template, exchanges, place_of, folding, cluster)
     streams, stream_of = _streams(template, rank_of)
     peer = np.array(template.peer)
     dependencies = np.array(template.dependencies, dtype=np.int64).reshape(-1, 2)
@@ -59,7 +61,7 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
 
 
 def _activities(
-    template: Template, exchanges: list[Exchange], place_of: list[Place], folding: Fold, ideal: bool
+    template: Template, exchanges: list[Exchange], place_of: list[Place], folding: Fold, cluster: Cluster
 ) -> tuple[np.ndarray, np.ndarray, tuple[Transfer, ...], tuple[Phase, ...]]:
     """The activity of each op, the transfer of each activity, transfers and phases. Copies that share a group share its activities."""
     copies = range(len(folding.copies))
@@ -70,7 +72,7 @@ def _activities(
     for number, (exchange, place) in enumerate(zip(exchanges, place_of, strict=True)):
         for copy in copies:
             group = folding.group[place, copy]
-            transfer = _transfer(exchange, folding, group, ideal, phases)
+            transfer = _transfer(exchange, folding, group, cluster, phases)
             group_of[copy, number] = group
             transfer_of[copy, number] = transfers.setdefault(transfer, len(transfers))
     of_activity = np.array(template.activity_exchange, dtype=np.int64)
@@ -83,16 +85,19 @@ def _activities(
     return activity.ravel(), transfer_of[:, of_activity].ravel()[first], tuple(transfers), tuple(phases)
 
 
-def _transfer(exchange: Exchange, folding: Fold, group: int, ideal: bool, phases: dict[Phase, int]) -> Transfer:
+def _transfer(exchange: Exchange, folding: Fold, group: int, cluster: Cluster, phases: dict[Phase, int]) -> Transfer:
     label = group_label(folding.members[group])
     if exchange.fixed_ps is not None:
-        found = [Phase(exchange.fixed_ps)]
-    else:
-        found = [
-            Phase(one.latency_ps, tuple(Load(use.link, use.share * exchange.payload_bytes, use.groups) for use in one.uses if use.share))
-            for one in folding.phases[group]
-        ]
-    if ideal and exchange.dimension == "pipeline":
+        return Transfer(label, (phases.setdefault(Phase(exchange.fixed_ps), len(phases)),))
+    laid = folding.phases[group]
+    alone = [(one.pace, [(use.share, cluster.link_figures(folding.links[use.link])[1]) for use in one.uses]) for one in laid]
+    protocol = fastest(cluster.protocols, time_ps(alone, exchange.payload_bytes))
+    found = []
+    for position, one in enumerate(laid):
+        latency = one.pace.latency_ps(protocol) + (0 if position else protocol.base_ps)
+        volume = exchange.payload_bytes * protocol.wire
+        found.append(Phase(latency, tuple(Load(use.link, use.share * volume, use.groups) for use in one.uses)))
+    if cluster.ideal and exchange.dimension == "pipeline":
         return Transfer(label, (), delay_ps=sum(phase.latency_ps for phase in found))
     return Transfer(label, tuple(phases.setdefault(phase, len(phases)) for phase in found))
 

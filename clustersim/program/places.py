@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from clustersim.cluster.spec import Cluster
-from clustersim.collectives.loads import lay_phases
+from clustersim.collectives.loads import Pace, lay_phases
 from clustersim.program.grid import Grid
 
 
@@ -47,7 +47,7 @@ Carried = tuple[tuple[int, int], ...]  # (link, amount number)
 class GroupLoads:
     """The groups of a place (of copy numbers, and of ranks), the group of each copy, and by phase what each copy sends over
 
-    which links, what each group does in all, and the latency of each group.
+    which links, what each group does in all, and the pace of each group.
     """
 
     place: Place
@@ -56,7 +56,7 @@ class GroupLoads:
     group_of: list[int]
     by_copy: list[list[Carried]]
     by_group: list[list[Carried]]
-    latency_ps: list[list[int]]
+    pace: list[list[Pace | None]]
 
 
 def groups_of(grid: Grid, place: Place, copies: list[tuple[int, int]]) -> tuple[list[list[int]], list[tuple[int, ...]], list[int]]:
@@ -79,18 +79,18 @@ def place_loads(cluster: Cluster, grid: Grid, place: Place, copies: list[tuple[i
     groups, ranks, group_of = groups_of(grid, place, copies)
     by_copy: list[list[Carried]] = []
     by_group: list[list[Carried]] = []
-    latency: list[list[int]] = []
+    pace: list[list[Pace | None]] = []
     for group, (members, here) in enumerate(zip(groups, ranks, strict=True)):
         for number, phase in enumerate(lay_phases(cluster, here, place.op, place.algorithm)):
             if number == len(by_copy):
                 by_copy.append([()] * len(copies))
                 by_group.append([()] * len(groups))
-                latency.append([0] * len(groups))
+                pace.append([None] * len(groups))
             for copy, own in zip(members, phase.by_member, strict=False):  # a receiver is no copy of its own
                 by_copy[number][copy] = _numbered(own, amounts)
             by_group[number][group] = _numbered(phase.total, amounts)
-            latency[number][group] = phase.latency_ps
-    return GroupLoads(place, groups, ranks, group_of, by_copy, by_group, latency)
+            pace[number][group] = phase.pace
+    return GroupLoads(place, groups, ranks, group_of, by_copy, by_group, pace)
 
 
 def _numbered(carried: dict[int, Fraction], amounts: Amounts) -> Carried:
