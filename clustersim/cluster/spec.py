@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,7 @@ class Cluster:
     routing: str = "spread"
     whole: bool = False
     protocols: tuple[Protocol, ...] = ()
+    in_switch: Fraction | None = None
 
     @property
     def gpus(self) -> int:

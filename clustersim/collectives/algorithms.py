@@ -9,6 +9,7 @@ messages are pipelined, so that bandwidth and latency add up. Times on links of 
     tree                two binary trees with half the payload each (Sanders, Speck, Träff 2009): all-reduce 2 d a + 2 S/b, d the depth
     halving-doubling    all-reduce 2 a log2 n + 2 (n-1)/n S/b; reduce-scatter, all-gather half of it (Thakur, Rabenseifner, Gropp 2005)
     hierarchical        inside the nodes, between nodes, inside the nodes; each phase a ring (reduce-scatter and all-gather two of them)
+    in-switch           the switch adds and copies (NVLS, SHARP): all-reduce, broadcast 2 a + S/b, reduce-scatter and all-gather too
     direct              to all others at once: reduce-scatter, all-gather a + (n-1)/n S/b, all-reduce twice that; broadcast a + (n-1) S/b;
                         all-to-all one after another, (n-1)(a + S/(n b))
     send                a + S/b
@@ -22,7 +23,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 OPS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "send")
-ALGORITHMS = ("ring", "multi-ring", "tree", "halving-doubling", "hierarchical", "direct")
+ALGORITHMS = ("multi-ring", "ring", "tree", "halving-doubling", "hierarchical", "direct", "in-switch")
 
 Ring = tuple[int, ...]
 
@@ -43,11 +44,15 @@ class Phase(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How a group lies on its cluster: single ring, rings with the share of each, members by node."""
+    """How a group lies on its cluster: single ring, rings with the share of each, members by node.
+
+    ``in_switch`` is the share of its links that a switch all members hang on reaches when it reduces itself, None when none does.
+    """
 
     ring: Ring
     rings: tuple[tuple[Ring, Fraction], ...]
     nodes: tuple[tuple[int, ...], ...]
+    in_switch: Fraction | None = None
 
 
 def flat(n: int) -> Layout:
@@ -79,6 +84,8 @@ def plan(op: str, algorithm: str, layout: Layout) -> tuple[Phase, ...]:
         return (_rings(op, n, rings),)
     if algorithm == "tree":
         return (_trees(n),)
+    if algorithm == "in-switch":
+        return (_in_switch(op, layout),)
     if algorithm == "halving-doubling":
         return _halving_doubling(op, n)
     if algorithm == "direct":
@@ -97,6 +104,8 @@ def algorithms_for(op: str, layout: Layout) -> tuple[str, ...]:
         found.append("halving-doubling")
     if scatters and len(layout.nodes) > 1 and len(sizes) == 1 and sizes != {1}:
         found.append("hierarchical")
+    if layout.in_switch is not None and op != "all_to_all":
+        found.append("in-switch")
     return (*found, "direct")
 
 
@@ -174,6 +183,32 @@ def _halving_doubling(op: str, n: int) -> tuple[Phase, ...]:
         distance *= 2
     doubling = halving[::-1]
     return {"reduce_scatter": tuple(halving), "all_gather": tuple(doubling)}.get(op, (*halving, *doubling))
+
+
+def _in_switch(op: str, layout: Layout) -> Phase:
+    """Up to the switch and down from it: each way the whole of what a member contributes or receives.
+
+    Messages are written as those of a ring, whose hops also go up one member's link and down the next one's.
+    """
+    share = 1 / layout.in_switch
+    hops = zip(layout.ring, layout.ring[1:] + layout.ring[:1], strict=True)
+    sends: list[tuple[Send, ...]] = [()] * len(layout.ring)
+    for member, following in hops:
+        sends[member] = (Send(following, share),)
+    return Phase(2, tuple(sends))
+
+
+def sent_share(op: str, algorithm: str, layout: Layout) -> Fraction:
+    """What a member sends, as a share of the payload, mean over the members that send.
+
+    >>> sent_share("all_reduce", "tree", flat(8))
+    Fraction(7, 4)
+    """
+    phases = plan(op, algorithm, layout)
+    total = sum((send.share for phase in phases for sends in phase.sends for send in sends), Fraction(0))
+    if algorithm == "in-switch":
+        total *= layout.in_switch
+    return total if op == "send" else total / len(layout.ring)
 
 
 def _direct(op: str, n: int) -> tuple[Phase, ...]:

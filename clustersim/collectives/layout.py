@@ -31,7 +31,7 @@ def lay_out(cluster: Cluster, group: Sequence[int]) -> Layout:
     nodes = tuple(tuple(sorted(members, key=lambda position: group[position])) for members in by_node.values())
     if len(nodes) == 1:
         rings = _inside(cluster, group, nodes[0])
-        return Layout(rings[0][0], rings, nodes)
+        return Layout(rings[0][0], rings, nodes, cluster.in_switch if len(group) > 2 else None)
     orders = [_inside(cluster, group, members)[0][0] for members in nodes]
     ring = tuple(position for order in orders for position in order)
     exits = [_one_per_adapter(cluster, group, order, nodes) for order in orders]

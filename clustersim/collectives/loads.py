@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from clustersim.cluster.routes import ONE
 from clustersim.cluster.spec import Cluster
-from clustersim.collectives.algorithms import Phase, flat, plan
+from clustersim.collectives.algorithms import ALGORITHMS, Phase, algorithms_for, flat, plan
 from clustersim.collectives.layout import lay_out
 from clustersim.collectives.protocols import Protocol, fastest
 from clustersim.units import transfer_ps
@@ -119,3 +119,11 @@ def alone_ps(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, pa
     ]
     under = time_ps(phases, payload_bytes)
     return under(fastest(cluster.protocols, under))
+
+
+def fastest_algorithm(cluster: Cluster, group: Sequence[int], op: str, payload_bytes: int) -> str:
+    """The algorithm with the least time alone; of equal ones the first of ``ALGORITHMS``."""
+    able = algorithms_for(op, lay_out(cluster, group))
+    return min(
+        (name for name in ALGORITHMS if name in able), key=lambda name: alone_ps(cluster, group, op, name, payload_bytes)
+    )

@@ -7,8 +7,9 @@ from fractions import Fraction
 import numpy as np
 
 from clustersim.cluster.spec import Cluster
-from clustersim.collectives.algorithms import ring_share
-from clustersim.collectives.loads import time_ps
+from clustersim.collectives.algorithms import flat, sent_share
+from clustersim.collectives.layout import lay_out
+from clustersim.collectives.loads import fastest_algorithm, time_ps
 from clustersim.collectives.protocols import fastest
 from clustersim.program.fold import Fold, fold
 from clustersim.program.grid import Grid
@@ -20,9 +21,13 @@ _READINESS_ORDERED = ("data",)
 
 
 def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str = "multi-ring", folded: bool = True) -> Program:
-    """The program of the whole job, its collectives done by ``algorithm``; copies that are alike are in it once when ``folded``."""
+    """The program of the whole job, its collectives done by ``algorithm``; copies that are alike are in it once when ``folded``.
+
+    ``auto`` takes for each the algorithm that is fastest when it meets no other traffic. ValueError when the algorithm does
+    not do an operation for a group of this job.
+    """
     exchanges = list(template.exchanges)
-    place_of = [Place(e.dimension, e.pipeline, e.to, e.collective, algorithm) for e in exchanges]
+    place_of = [_place(exchange, grid, cluster, algorithm) for exchange in exchanges]
     places = list(dict.fromkeys(place_of))
     folding = fold(cluster, grid, places, folded)
     copies, ops = len(folding.copies), len(template.kind)
@@ -45,7 +50,7 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
         layer=repeated(template.layer, np.int32),
         micro_batch=repeated(template.micro_batch, np.int32),
         duration_ps=repeated(template.duration_ps, np.int64),
-        bytes=np.tile(_sent(template, exchanges, grid), copies),
+        bytes=np.tile(_sent(template, exchanges, place_of, grid, cluster), copies),
         flops=repeated(template.flops, np.float64),
         peer=np.where(peer < 0, -1, rank_of[:, np.maximum(peer, 0)]).ravel(),
         activity=activity,
@@ -124,10 +129,27 @@ def _links(cluster: Cluster, folding: Fold) -> Links:
     )
 
 
-def _sent(template: Template, exchanges: list[Exchange], grid: Grid) -> np.ndarray:
-    """Bytes each op's own rank sends, as in a ring; a receive sends nothing but carries the size of its message."""
-    members = {"tensor": grid.tensor, "data": grid.data, "pipeline": 2}
-    sizes: list[Fraction] = [ring_share(e.collective, members[e.dimension]) * e.payload_bytes for e in exchanges]
+def _first_group(exchange: Exchange, grid: Grid) -> tuple[int, ...]:
+    if exchange.dimension == "tensor":
+        return grid.tensor_group(exchange.pipeline, 0)
+    if exchange.dimension == "data":
+        return grid.data_group(exchange.pipeline, 0)
+    return grid.rank(exchange.pipeline, 0, 0), grid.rank(exchange.to, 0, 0)
+
+
+def _place(exchange: Exchange, grid: Grid, cluster: Cluster, algorithm: str) -> Place:
+    if algorithm == "auto" and exchange.collective != "send":
+        algorithm = fastest_algorithm(cluster, _first_group(exchange, grid), exchange.collective, exchange.payload_bytes)
+    return Place(exchange.dimension, exchange.pipeline, exchange.to, exchange.collective, algorithm)
+
+
+def _sent(template: Template, exchanges: list[Exchange], place_of: list[Place], grid: Grid, cluster: Cluster) -> np.ndarray:
+    """Bytes each op's own rank sends, mean over the ranks of a group; a receive carries the size of its message."""
+    sizes: list[Fraction] = []
+    for exchange, place in zip(exchanges, place_of, strict=True):
+        group = _first_group(exchange, grid)
+        layout = flat(2) if place.op == "send" else lay_out(cluster, group)
+        sizes.append(sent_share(place.op, place.algorithm, layout) * exchange.payload_bytes)
     by_exchange = np.array([*map(round, sizes), 0], dtype=np.int64)
     activity = np.array(template.activity, dtype=np.int64)
     return by_exchange[np.array([*template.activity_exchange, len(exchanges)], dtype=np.int64)[activity]]

@@ -22,7 +22,7 @@ ONE = Fraction(1)
 class Star:
     """n GPUs on one switch, ``per_node`` of them a node: an up link and a down link each."""
 
-    ideal, link_delay_ps, protocols = False, 0, ()
+    ideal, link_delay_ps, protocols, in_switch = False, 0, (), None
 
     def __init__(self, n, bytes_s, latency_ps=0, per_node=None):
         self.n, self.bytes_s, self.latency_ps = n, bytes_s, latency_ps
