@@ -14,27 +14,77 @@ _EXPERIMENT_HELP = "experiment file (YAML), or the name of a shipped one"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status: 0 done, 2 wrong input."""
-    options = _parser().parse_args(arguments)
+    """Run one command; the exit status: 0 done, 2 wrong input, 130 interrupted."""
+    _open_streams()
     try:
+        options = _parser().parse_args(arguments)
         module = importlib.import_module(f"clustersim.commands.{options.module}")
         getattr(module, options.function)(options)
         sys.stdout.flush()
     except InputError as error:
-        print(f"clustersim: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return _fail(str(error))
     except BrokenPipeError:
-        # The reader went away, as `| head` does; keep the interpreter from complaining about it on exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader went away, as `| head` does
+    except OSError as error:
+        if error.filename is None:  # a full disk under stdout
+            _drop_output()
+        return _fail(f"{error.filename or 'output'}: {error.strerror or error}")
+    except MemoryError:
+        return _fail("out of memory; use fewer micro-batches, layers or simulated ranks")
     except KeyboardInterrupt:
         print("clustersim: interrupted", file=sys.stderr)
         return 130
     return 0
 
 
+def _fail(message: str) -> int:
+    line = " ".join(message.split())
+    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    print(f"clustersim: {printable}", file=sys.stderr)
+    return 2
+
+
+def _open_streams() -> None:
+    """A closed stream takes everything and keeps nothing; a character that the terminal lacks prints as its escape."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Send what is still to be written to nowhere, so that the interpreter does not complain on exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class _Parser(argparse.ArgumentParser):
+    """Errors on one line, with the nearest known word."""
+
+    def __init__(self, **settings) -> None:
+        super().__init__(**settings, allow_abbrev=False)
+
     def error(self, message: str):
-        self.exit(2, f"clustersim: {message}; see `{self.prog} --help`\n")
+        _fail(f"{message}; see `{self.prog} --help`")
+        self.exit(2)
+
+    def parse_known_args(self, args=None, namespace=None):
+        namespace, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unknown argument {_with_nearest(unknown[0], self._option_string_actions)}")
+        return namespace, unknown
+
+    def _check_value(self, action, value) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = f"{_with_nearest(value, action.choices)}; allowed: {', '.join(action.choices)}"
+            raise argparse.ArgumentError(action, f"unknown {known}")
+
+
+def _with_nearest(word: str, known) -> str:
+    from clustersim.document import nearest, shown
+
+    return f"{shown(word)}{nearest(word, list(known))}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,13 +97,13 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--no-plot", action="store_true", help="do not draw gantt.png")
 
     compare = _command(
-        commands, "compare", "the same work under several strategies", "clustersim compare gpt3-175b --strategies standard,lga,mpp"
+        commands, "compare", "the same work under several strategies", "clustersim compare pipeline-shapes --strategies standard,mpp"
     )
     _experiment(compare, "compare")
     compare.add_argument("--strategies", default="standard,lga,mpp", metavar="A,B", help="names, default %(default)s")
 
     gantt = _command(
-        commands, "gantt", "the chart of a run", "clustersim gantt runs/gpt3-175b -o step.svg --ranks 0,128 --from 10s --to 12s"
+        commands, "gantt", "the chart of a run", "clustersim gantt runs/pipeline-shapes -o step.svg --ranks 0-1,3 --from 10s --to 60s"
     )
     gantt.add_argument("trace", metavar="TRACE", help="a run folder")
     gantt.add_argument("-o", dest="output", default="gantt.png", metavar="FILE", help=".png, .svg or .pdf, default %(default)s")
@@ -72,6 +122,52 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--nodes", type=_positive, default=None, metavar="N", help="number of nodes, default 1")
         _json(command)
         command.set_defaults(module="topology", function=name)
+
+    bring = _command(
+        topology_commands, "import", "a topology file from `nvidia-smi topo -m` or NCCL's topology XML",
+        'clustersim topology import topo.txt --gpu H100 --network "400 Gb/s" -o my-box.yaml',
+    )  # fmt: skip
+    bring.add_argument("file", metavar="FILE", help="output of `nvidia-smi topo -m`, or NCCL topology XML; - is stdin")
+    bring.add_argument("--format", choices=("nvidia-smi", "nccl"), help="default: by content")
+    bring.add_argument("--gpu", metavar="NAME", help="a GPU of a shipped topology, or fill-in")
+    bring.add_argument("--network", metavar="BANDWIDTH", help="of one NIC, for example 200 Gb/s (nvidia-smi only)")
+    bring.add_argument("--nics", metavar="A,B", help="only these NICs (nvidia-smi only)")
+    bring.add_argument("--name", default="imported", help="name of the cluster, default %(default)s")
+    bring.add_argument("-o", dest="output", metavar="FILE", help="default: stdout")
+    _json(bring)
+    bring.set_defaults(module="importing", function="topology")
+
+    job = _command(
+        commands, "import", "an experiment file from Megatron-LM arguments or a DeepSpeed JSON",
+        "clustersim import train.sh --gpus 1024 --cluster dgx-h100 -o job.yaml",
+    )  # fmt: skip
+    job.add_argument("file", metavar="FILE", help="a launch script, a command line in a file, or a DeepSpeed JSON; - is stdin")
+    job.add_argument("--format", choices=("megatron", "deepspeed"), help="default: by content")
+    job.add_argument("--gpus", type=_positive, metavar="N", help="GPUs of the job, where the file does not say")
+    job.add_argument("--cluster", metavar="CLUSTER", help="a preset or a topology file, default dgx-a100")
+    job.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable of the script, repeatable")
+    job.add_argument("--model", metavar="MODEL", help="DeepSpeed: the model")
+    job.add_argument("--tensor", type=_positive, metavar="T", help="DeepSpeed: tensor-parallel degree, default 1")
+    job.add_argument("--pipeline", type=_positive, metavar="P", help="DeepSpeed: pipeline stages, default 1")
+    job.add_argument("--sequence", type=_positive, metavar="TOKENS", help="DeepSpeed: sequence length")
+    job.add_argument("--recompute", choices=("none", "selective", "full"), help="DeepSpeed: default none")
+    job.add_argument("--value", action="append", default=[], metavar="KEY=VALUE", help='DeepSpeed: in place of "auto", repeatable')
+    job.add_argument("-o", dest="output", metavar="FILE", help="default: stdout")
+    _json(job)
+    job.set_defaults(module="importing", function="job")
+
+    collective = _command(
+        commands, "collective", "time and bandwidth of a collective, by size and algorithm",
+        "clustersim collective --cluster dgx-a100 --op all-reduce --size 1MB..1GB --ranks 0-15",
+    )  # fmt: skip
+    collective.add_argument("--cluster", required=True, metavar="CLUSTER", help="a preset or a topology file")
+    collective.add_argument("--op", default="all-reduce", metavar="OP", help="all-reduce, all-gather, ..., default %(default)s")
+    collective.add_argument("--size", default="1KB..4GB", metavar="SIZES", help="1MB, 1MB,1GB or 1KB..4GB, default %(default)s")
+    collective.add_argument("--ranks", metavar="0-15", help="GPUs of the cluster, default those of one node")
+    collective.add_argument("--algorithm", metavar="A,B", help="ring, tree, ..., default all that can do it")
+    collective.add_argument("-o", dest="output", metavar="FILE", help="draw the bus bandwidth, .png, .svg or .pdf")
+    _json(collective)
+    collective.set_defaults(module="collective", function="collective")
 
     schedule = commands.add_parser("schedule", help="schedules: show")
     schedule_commands = schedule.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
@@ -92,7 +188,7 @@ def _command(commands, name: str, summary: str, example: str) -> argparse.Argume
 def _experiment(command: argparse.ArgumentParser, name: str) -> None:
     command.add_argument("experiment", metavar="EXPERIMENT", help=_EXPERIMENT_HELP)
     command.add_argument(
-        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file, repeatable"
+        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file, repeatable; KEY= removes it"
     )
     command.add_argument("-o", dest="output", default=None, metavar="DIR", help="output folder, default runs/EXPERIMENT")
     command.add_argument("--no-fold", action="store_true", help="simulate every rank, identical replicas too")

@@ -11,18 +11,23 @@ each of its methods takes one key, checks it and gives the value in base units.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import yaml
+from yaml.reader import ReaderError
 
 from clustersim import units
 from clustersim.errors import InputError
 
-MAX_FILE_BYTES = 16_000_000
+MAX_FILE_BYTES = 500_000  # some seconds of reading; no file of this kind is near it
 _MAX_DEPTH = 40
+_MAX_SHOWN = 60
+_MAX_TEXT = 1000
 _MISSING: Any = object()
 
 
@@ -56,34 +61,39 @@ class Document:
             self.error(path, f"expected a mapping with keys {', '.join(keys)}, got {shown(value)}")
         for key in value:
             if key not in keys:
-                self.error(join(path, str(key)), f"unknown key{nearest(str(key), keys)}; allowed: {', '.join(keys)}")
+                message = f"unknown key{nearest(str(key), keys)}; allowed: {', '.join(keys)}"
+                raise InputError(f"{self.place(join(path, str(key)))}: {join(path, clipped(str(key)))}: {message}")
         return Section(self, path, value)
 
-    def override(self, assignments: Sequence[str]) -> Document:
-        """A copy with each ``path.to.key=value`` of ``--set`` put in; the value is read as YAML."""
+    def override(self, assignments: Sequence[str], short_forms: Mapping[str, str] = MappingProxyType({})) -> Document:
+        """A copy with each ``path.to.key=value`` of ``--set`` put in; the value is read as YAML, none removes the key.
+
+        ``short_forms`` maps a path at which plain text stands for a mapping to the key that the text is then the value of.
+        """
         data = _copied(self.data)
         lines = dict(self.lines)
         for assignment in assignments:
             path, equals, text = assignment.partition("=")
-            place = f"--set {assignment}"
+            place = f"--set {clipped(assignment)}"
             if not equals or not all(path.split(".")):
                 raise InputError(f"{place}: expected path.to.key=value, for example --set strategy.name=mpp")
-            try:
-                value = yaml.safe_load(text)
-            except yaml.YAMLError as error:
-                raise InputError(f"{place}: the value is not valid YAML: {_yaml_problem(error)}") from None
-            target = data
+            value, value_lines = _read_yaml(text, lambda _, place=place: place, path)
+            lines = {key: line for key, line in lines.items() if not key.startswith(path + ".")}
+            target, reached = data, ""
             *parents, last = path.split(".")
             for parent in parents:
+                reached = join(reached, parent)
                 inner = target.get(parent)
+                if isinstance(inner, str) and reached in short_forms:
+                    inner = target[parent] = {short_forms[reached]: inner}
                 if inner is None:
                     inner = target[parent] = {}
+                    lines[reached] = place
                 if not isinstance(inner, dict):
-                    raise InputError(f"{place}: {parent} is {shown(inner)}, not a mapping that can hold {last}")
+                    raise InputError(f"{place}: {reached} is {shown(inner)}, not a mapping that can hold {clipped(last)}")
                 target = inner
             target[last] = value
-            lines = {key: line for key, line in lines.items() if not key.startswith(path + ".")}
-            lines[path] = place
+            lines |= {path: place, **value_lines}
         return Document(data, self.source, lines)
 
 
@@ -104,28 +114,34 @@ class Section:
     def section(self, key: str, keys: Sequence[str]) -> Section:
         return self.document.section(join(self.path, key), keys)
 
-    def raw(self, key: str, default: Any = _MISSING) -> Any:
+    def raw(self, key: str, default: Any = _MISSING, expected: str = "") -> Any:
+        """The value as it stands; ``expected`` says in an error what should be there."""
         value = self.data.get(key)
         if value is not None:
             return value
         if default is _MISSING:
-            self.error(key if key in self.data else "", f"key {key!r} is missing")
+            hint = f"; expected {expected}" if expected else ""
+            self.error(key if key in self.data else "", f"key {key!r} is missing{hint}")
         return default
 
-    def text(self, key: str, default: Any = _MISSING) -> str:
-        value = self.raw(key, default)
-        if value is not default and not isinstance(value, str):
-            self.error(key, f"expected a name, got {shown(value)}")
+    def text(self, key: str, default: Any = _MISSING, expected: str = "a name") -> str:
+        value = self.raw(key, default, expected)
+        if value is default:
+            return value
+        if not isinstance(value, str) or not value:
+            self.error(key, f"expected {expected}, got {shown(value)}")
+        if len(value) > _MAX_TEXT or not value.isprintable():
+            self.error(key, f"expected at most {_MAX_TEXT} printable characters, got {shown(value)}")
         return value
 
     def choice(self, key: str, allowed: Sequence[str], default: Any = _MISSING) -> str:
-        value = self.text(key, default)
+        value = self.text(key, default, f"one of {', '.join(allowed)}")
         if value is not default and value not in allowed:
-            self.error(key, f"unknown value {value!r}{nearest(value, allowed)}; allowed: {', '.join(allowed)}")
+            self.error(key, f"unknown value {shown(value)}{nearest(value, allowed)}; allowed: {', '.join(allowed)}")
         return value
 
     def boolean(self, key: str, default: Any = _MISSING) -> bool:
-        value = self.raw(key, default)
+        value = self.raw(key, default, "true or false")
         if value is not default and not isinstance(value, bool):
             self.error(key, f"expected true or false, got {shown(value)}")
         return value
@@ -137,23 +153,24 @@ class Section:
         if isinstance(value, bool) or not isinstance(value, int):
             self.error(key, f"expected a whole number, got {shown(value)}")
         if not minimum <= value <= maximum:
-            self.error(key, f"expected a whole number from {minimum} to {maximum:,}, got {value}")
+            self.error(key, f"expected a whole number from {minimum} to {maximum:,}, got {shown(value)}")
         return value
 
     def number(self, key: str, default: Any = _MISSING, low: float = 0.0, high: float = 1.0) -> float:
         """A plain number in (low, high]."""
-        value = self.raw(key, default)
+        expected = f"a number above {low:g} and at most {high:g}"
+        value = self.raw(key, default, expected)
         if value is default:
             return value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             self.error(key, f"expected a number, got {shown(value)}")
         if not low < value <= high:
-            self.error(key, f"expected a number above {low:g} and at most {high:g}, got {value:g}")
+            self.error(key, f"expected {expected}, got {shown(value)}")
         return float(value)
 
     def quantity(self, key: str, dimension: str, default: Any = _MISSING, positive: bool = False) -> int | float:
         """A quantity with a unit, in base units; ``positive`` refuses zero, negative values are refused always."""
-        value = self.raw(key, default)
+        value = self.raw(key, default, f"a quantity with a unit, for example {units.EXAMPLES[dimension]}")
         if value is default:
             return value
         try:
@@ -174,23 +191,11 @@ def load(path: str | Path) -> Document:
 
 def loads(text: str, source: str) -> Document:
     """Like :func:`load`, from a string."""
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if node is not None:
-            _refuse_aliases_and_depth(text, source)
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{source}:{mark.line + 1}" if mark else source
-        raise InputError(f"{place}: not valid YAML: {_yaml_problem(error)}") from None
-    except (RecursionError, ValueError) as error:
-        raise InputError(f"{source}: not valid YAML: {' '.join(str(error).split())[:120]}") from None
-    if node is None:
-        raise InputError(f"{source}: the file is empty")
+    data, lines = _read_yaml(text, lambda line: f"{source}:{line + 1}", "")
+    if data is None:
+        raise InputError(f"{source}: the file is empty; expected a mapping of keys to values")
     if not isinstance(data, dict):
         raise InputError(f"{source}: expected a mapping of keys to values, got {shown(data)}")
-    lines: dict[str, str] = {}
-    _note_lines(node, "", source, lines)
     return Document(data, source, lines)
 
 
@@ -214,8 +219,13 @@ def join(path: str, key: str) -> str:
 
 def nearest(word: str, known: Sequence[str]) -> str:
     """``; did you mean 'x'?`` or nothing."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word[:_MAX_SHOWN], known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def clipped(text: str) -> str:
+    """Text as an error message can hold it."""
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
 
 
 def shown(value: Any) -> str:
@@ -226,42 +236,84 @@ def shown(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
+    return clipped(" ".join(repr(value).split()))
 
 
 def _copied(value: Any) -> Any:
     return {key: _copied(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
 
 
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    problem = getattr(error, "problem", None) or str(error)
-    return " ".join(str(problem).split())[:160]
+class _Loader(yaml.SafeLoader):
+    """YAML without what surprises in a file of settings: 010 is ten and 1:20 text (YAML 1.1 has octal and base 60), 1e3 is a
+    number, dates are text, ``<<`` is a key like any other."""
 
 
-def _refuse_aliases_and_depth(text: str, source: str) -> None:
-    # Aliases let a small file unfold to gigabytes; no file of ours needs them.
+_INTEGER, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_SURPRISES = (_INTEGER, _FLOAT, "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value")
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _SURPRISES]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_FLOAT_PATTERN = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
+_Loader.add_implicit_resolver(_INTEGER, re.compile(r"[-+]?[0-9]{1,100}(_[0-9]{1,100})*$"), list("-+0123456789"))
+_Loader.add_implicit_resolver(_FLOAT, re.compile(_FLOAT_PATTERN), list("-+.0123456789"))
+_Loader.add_constructor(_INTEGER, lambda loader, node: int(loader.construct_scalar(node)))
+
+
+def _read_yaml(text: str, place: Callable[[int], str], path: str) -> tuple[Any, dict[str, str]]:
+    """The value of a YAML text, and the place of each key below ``path``; ``place`` makes one from a line, counted from 0."""
+    lines: dict[str, str] = {}
+    try:
+        _refuse_events(text, place)
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None, lines
+        _note_lines(node, path, place, lines)
+        return loader.construct_document(node), lines
+    except yaml.YAMLError as error:
+        if isinstance(error, ReaderError):
+            line, problem = text.count("\n", 0, error.position), f"character {chr(error.character)!r} is not allowed"
+        else:
+            line, problem = error.problem_mark.line, " ".join(f"{error.context or ''} {error.problem}".split())[:160]
+        raise InputError(f"{place(line)}: not valid YAML: {problem}") from None
+
+
+def _refuse_events(text: str, place: Callable[[int], str]) -> None:
+    # Aliases let a small file unfold to gigabytes, tags make values that no key of ours takes.
     depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    for event in yaml.parse(text, Loader=_Loader):
+        problem = ""
         if isinstance(event, yaml.AliasEvent):
-            raise InputError(f"{source}:{event.start_mark.line + 1}: YAML aliases (*name) are not allowed")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _MAX_DEPTH:
-                raise InputError(f"{source}:{event.start_mark.line + 1}: nested deeper than {_MAX_DEPTH} levels")
+            problem = "YAML aliases (*name) are not allowed"
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+        elif isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            if event.tag is not None:
+                problem = f"YAML tags ({clipped(event.tag)}) are not allowed"
+            elif depth > _MAX_DEPTH:
+                problem = f"nested deeper than {_MAX_DEPTH} levels"
+        if problem:
+            raise InputError(f"{place(event.start_mark.line)}: {problem}")
 
 
-def _note_lines(node: yaml.Node, path: str, source: str, lines: dict[str, str]) -> None:
+def _note_lines(node: yaml.Node, path: str, place: Callable[[int], str], lines: dict[str, str]) -> None:
+    if isinstance(node, yaml.SequenceNode):
+        for position, item in enumerate(node.value):
+            _note_lines(item, join(path, str(position)), place, lines)
     if not isinstance(node, yaml.MappingNode):
         return
     seen = set()
     for key_node, value_node in node.value:
-        key = join(path, str(key_node.value))
-        line = f"{source}:{key_node.start_mark.line + 1}"
+        where = place(key_node.start_mark.line)
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise InputError(f"{where}: a key must be a name, not a list or a mapping")
+        key = join(path, key_node.value)
+        if not key_node.tag.endswith(":str"):
+            raise InputError(f"{where}: {clipped(key)}: a key must be a name; {clipped(key_node.value)!r} reads as something else")
         if key in seen:
-            raise InputError(f"{line}: {key}: the key is given twice")
+            raise InputError(f"{where}: {clipped(key)}: the key is given twice")
         seen.add(key)
-        lines[key] = line
-        _note_lines(value_node, key, source, lines)
+        lines[key] = where
+        _note_lines(value_node, key, place, lines)

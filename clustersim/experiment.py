@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from clustersim import document, presets
 from clustersim.cluster.load import LINK_KEYS, load_cluster
 from clustersim.cluster.spec import LINK_KINDS, Cluster
 from clustersim.document import Document, Section
-from clustersim.errors import InputError
 from clustersim.model.flops import RECOMPUTE
 from clustersim.model.load import load_model
 from clustersim.model.memory import PRECISIONS
@@ -40,8 +40,16 @@ KEYS = (
     *LINK_KINDS,
 )  # fmt: skip
 STRATEGY_KEYS = ("name", "placement", "order", "timing", "chunks", "partition", "overlap", "prefetch", "scatter_gather")
+_OF_ONE_STRATEGY = ("placement", "order", "timing", "chunks")
+_SHORT_FORMS = MappingProxyType({"strategy": "name"})
+_MODEL = "the name of a model, a path to a config.json, or a mapping with layers, hidden, heads"
+_CLUSTER = "the name of a cluster or a path to a topology file"
 _ONLY_ONE = "only 1 is supported so far"
 _PEAK = "peak"
+
+MAX_GPUS = 200_000
+MAX_LAYER_PASSES = 200_000
+"""One layer and micro-batch each; a pass is 4 to 16 ops, and a million ops take some 20 s and 1 GB."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +91,8 @@ def load(reference: str | Path, overrides: Sequence[str] = (), strategy: str | N
     ``strategy`` replaces the name, and drops what the file says of placement, order, timing and chunks for another one.
     InputError, one line with the place, for whatever is wrong.
     """
-    path = presets.find(str(reference), "schedules", Path(), "experiment", str(reference))
-    read = document.load(path).override(overrides)
+    path = presets.find(str(reference), "schedules", Path(), "experiment", "EXPERIMENT")
+    read = document.load(path).override(overrides, _SHORT_FORMS)
     if strategy is not None:
         read = _with_strategy(read, strategy)
     return parse(read, path.parent)
@@ -97,8 +105,9 @@ def _with_strategy(read: Document, name: str) -> Document:
     if not isinstance(given, dict):
         given = {}
     if given.get("name") != name:
-        given = {key: value for key, value in given.items() if key in ("partition", "overlap", "prefetch", "scatter_gather")}
-    return replace(read, data={**read.data, "strategy": {**given, "name": name}})
+        given = {key: value for key, value in given.items() if key not in _OF_ONE_STRATEGY}
+    lines = {**read.lines, "strategy.name": f"{read.source}, strategy {document.clipped(name)}"}
+    return replace(read, data={**read.data, "strategy": {**given, "name": name}}, lines=lines)
 
 
 def parse(read: Document, near: Path) -> Experiment:
@@ -108,10 +117,13 @@ def parse(read: Document, near: Path) -> Experiment:
         top.error("steps", _ONLY_ONE)
     batch = top.section("batch", ("global", "micro", "sequence"))
     given_sequence = batch.integer("sequence", None, maximum=10**9)
-    model = load_model(top.raw("model"), read, "model", near, given_sequence)
+    reference = top.raw("model", expected=_MODEL)
+    if isinstance(reference, str):
+        top.text("model", expected=_MODEL)
+    model = load_model(reference, read, "model", near, given_sequence)
     sequence = given_sequence or model.sequence
     if sequence is None:
-        batch.error("sequence", f"missing, and model {model.name} names no sequence length of its own")
+        batch.error("sequence", f"missing, and model {model.name} names no sequence length; expected a number of tokens")
     grid = _read_grid(top)
     cluster = _read_cluster(top, grid, near)
     precision = top.choice("precision", PRECISIONS, "bf16" if "bf16" in cluster.gpu.peak_flop_s else "fp16")
@@ -127,6 +139,7 @@ def parse(read: Document, near: Path) -> Experiment:
             f" allowed: multiples of {micro_batch * grid.data}",
         )  # fmt: skip
     micro_batches = global_batch // (micro_batch * grid.data)
+    _check_passes(read, model.layers, micro_batches, copies=1)
     strategy = _read_strategy(top)
     try:
         schedule = strategies.build(strategy, model.layers, grid.pipeline, micro_batches)
@@ -151,22 +164,47 @@ def parse(read: Document, near: Path) -> Experiment:
     )
 
 
+def check_unfolded(experiment: Experiment) -> None:
+    """InputError when the experiment is too large to simulate every rank of it."""
+    grid = experiment.grid
+    _check_passes(experiment.document, experiment.model.layers, experiment.micro_batches, grid.data * grid.tensor)
+
+
+def _check_passes(read: Document, layers: int, micro_batches: int, copies: int) -> None:
+    passes = layers * micro_batches * copies
+    if passes > MAX_LAYER_PASSES:
+        factors = f"{layers:,} layers x {micro_batches:,} micro-batches" + (f" x {copies:,} unfolded copies" if copies > 1 else "")
+        cure = "fold the copies, or " if copies > 1 else ""
+        read.error(
+            "batch.global", f"{factors} = {passes:,} passes to simulate; allowed: at most {MAX_LAYER_PASSES:,};"
+            f" {cure}use a larger batch.micro, a smaller batch.global or more parallel.data",
+        )  # fmt: skip
+
+
 def _read_grid(top: Section) -> Grid:
     parallel = top.section("parallel", ("data", "pipeline", "tensor", "context", "expert", "order"))
     for key in ("context", "expert"):
-        if parallel.integer(key, 1) != 1:
-            parallel.error(key, _ONLY_ONE)
+        degree = parallel.integer(key, 1)
+        if degree != 1:
+            parallel.error(key, f"{_ONLY_ONE}, got {degree}")
     order = parallel.raw("order", list(DEFAULT_ORDER))
     if not isinstance(order, list) or sorted(map(str, order)) != sorted(DEFAULT_ORDER):
         parallel.error("order", f"expected each of {', '.join(DEFAULT_ORDER)} once, fastest first, as [tensor, data, pipeline]")
     degrees = {name: parallel.integer(name, 1, maximum=10**6) for name in DEFAULT_ORDER}
-    return Grid(**degrees, order=tuple(order))
+    grid = Grid(**degrees, order=tuple(order))
+    if grid.ranks > MAX_GPUS:
+        top.error("parallel", f"{_degrees_text(grid)} = {grid.ranks:,} GPUs; allowed: at most {MAX_GPUS:,}")
+    return grid
+
+
+def _degrees_text(grid: Grid) -> str:
+    return " x ".join(f"{name} {getattr(grid, name)}" for name in reversed(DEFAULT_ORDER))
 
 
 def _read_cluster(top: Section, grid: Grid, near: Path) -> Cluster:
     read = top.document
     nodes = top.integer("nodes", None, maximum=10**6)
-    reference = top.text("cluster")
+    reference = top.text("cluster", expected=_CLUSTER)
     cluster = load_cluster(
         reference,
         gpus=grid.ranks if nodes is None else 1,
@@ -181,10 +219,9 @@ def _read_cluster(top: Section, grid: Grid, near: Path) -> Cluster:
             top.error("nodes", "an ideal cluster is as large as the job and has no nodes; leave this out")
         return replace(cluster, nodes=1, gpus_per_node=grid.ranks)
     if nodes is not None and cluster.gpus != grid.ranks:
-        degrees = " x ".join(f"{name} {getattr(grid, name)}" for name in reversed(DEFAULT_ORDER))
         read.error(
-            "parallel", f"{degrees} = {grid.ranks} GPUs, but {nodes} nodes of {cluster.gpus_per_node} have {cluster.gpus};"
-            " allowed: degrees whose product is the number of GPUs, or no `nodes:`",
+            "parallel", f"{_degrees_text(grid)} = {grid.ranks} GPUs, but nodes {nodes} x {cluster.gpus_per_node} GPUs ="
+            f" {cluster.gpus}; allowed: degrees whose product is the number of GPUs, or no `nodes:`",
         )  # fmt: skip
     return cluster
 
@@ -196,7 +233,8 @@ def _check_tensor(top: Section, grid: Grid, cluster: Cluster, model: Model) -> N
             f" allowed: at most its {cluster.gpus_per_node} GPUs",
         )  # fmt: skip
     if model.heads % grid.tensor:
-        allowed = ", ".join(str(t) for t in range(1, min(model.heads, cluster.gpus_per_node) + 1) if model.heads % t == 0)
+        most = min(model.heads, cluster.gpus_per_node, MAX_GPUS)
+        allowed = ", ".join(str(t) for t in range(1, most + 1) if model.heads % t == 0)
         top.document.error(
             "parallel.tensor", f"{grid.tensor} does not divide the {model.heads} heads of {model.name}; allowed: {allowed}"
         )
@@ -204,8 +242,10 @@ def _check_tensor(top: Section, grid: Grid, cluster: Cluster, model: Model) -> N
 
 def _read_cost(top: Section) -> str | FixedCost | None:
     value = top.raw("cost", None)
-    if value is None or isinstance(value, str):
-        return None if value is None else top.choice("cost", (_PEAK,))
+    if value is None or value == _PEAK:
+        return value
+    if not isinstance(value, dict):
+        top.error("cost", f"expected {_PEAK}, or a mapping with forward and backward, got {document.shown(value)}")
     cost = top.section("cost", ("forward", "backward", "reduce", "gather"))
     return FixedCost(
         forward_s=cost.quantity("forward", "time"),
@@ -217,7 +257,7 @@ def _read_cost(top: Section) -> str | FixedCost | None:
 
 def _read_strategy(top: Section) -> Strategy:
     known = tuple(strategies.PRESETS)
-    if isinstance(top.raw("strategy"), str):
+    if isinstance(top.raw("strategy", expected=f"one of {', '.join(known)}"), str):
         return strategies.PRESETS[top.choice("strategy", known)]
     section = top.section("strategy", STRATEGY_KEYS)
     preset = strategies.PRESETS[section.choice("name", known)]
@@ -239,7 +279,7 @@ def _warnings(strategy: Strategy, schedule: Schedule, grid: Grid) -> list[str]:
     warnings = []
     if m < p:
         warnings.append(
-            f"{m} micro-batches on {p} pipeline stages: with fewer micro-batches than stages every rank idles while the others"
+            f"{m} micro-batch{'es' if m > 1 else ''} on {p} pipeline stages: with fewer micro-batches than stages every rank idles while the others"
             " work; use a larger batch, a smaller micro-batch or fewer stages"
         )
     if p > 1 and strategy.placement == "contiguous" and schedule.chunks > 1:

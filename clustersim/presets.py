@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clustersim.document import nearest
+from clustersim.document import clipped, nearest, shown
 from clustersim.errors import InputError
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -30,16 +30,29 @@ def find(reference: str, kind: str, near: Path, what: str, place: str) -> Path:
     InputError at ``place`` when there is none, with the nearest preset.
     """
     looks_like_path = "/" in reference or reference.endswith((".yaml", ".yml", ".json"))
-    if looks_like_path:
-        for candidate in (near / reference, Path(reference)):
-            if candidate.is_file():
-                return candidate
-    preset = folder(kind) / f"{reference}.yaml"
-    if "/" not in reference and preset.is_file():
-        return preset
-    if looks_like_path:
-        raise InputError(f"{place}: no such {what} file: {reference}")
+    candidates = (near / reference, Path(reference)) if looks_like_path else ()
+    for candidate in candidates:
+        if _kind_of(candidate) == "a file":
+            return candidate
     known = names(kind)
-    raise InputError(
-        f"{place}: unknown {what} {reference!r}{nearest(reference, known)}; allowed: {', '.join(known)}, or a path to a file"
-    )
+    if reference in known:
+        return folder(kind) / f"{reference}.yaml"
+    allowed = f"allowed: {', '.join(known)}, or a path to a file"
+    if looks_like_path:
+        found = _kind_of(candidates[0]) or _kind_of(candidates[1])
+        problem = f"{clipped(reference)} is {found}, not a file" if found else f"no such {what} file: {clipped(reference)}"
+        raise InputError(f"{place}: {problem}; {allowed}")
+    raise InputError(f"{place}: unknown {what} {shown(reference)}{nearest(reference, known)}; {allowed}{_hint(reference)}")
+
+
+def _kind_of(path: Path) -> str:
+    """What is there: ``a file``, ``a folder``, ``a device``; nothing at all is ``""``."""
+    try:
+        return "a file" if path.is_file() else "a folder" if path.is_dir() else "a device or pipe" if path.exists() else ""
+    except (OSError, ValueError):  # too long a name, a loop of links
+        return ""
+
+
+def _hint(reference: str) -> str:
+    """A file without ``/`` and suffix is taken for a name: say how to write it."""
+    return f" (./{reference} is one)" if _kind_of(Path(reference)) == "a file" else ""

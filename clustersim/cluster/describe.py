@@ -14,10 +14,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from clustersim import units
-from clustersim.cluster.spec import NETWORK, Cluster
+from clustersim.cluster.bisection import bisection
+from clustersim.cluster.fabrics import NETWORK
+from clustersim.cluster.links import Rate
+from clustersim.cluster.spec import Cluster
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+LEVELS = ("gpu", "nvswitch", "pcie_switch", "host", "nic", "network_switch", "router", "leaf", "spine", "core")
+"""Kinds of devices, bottom up."""
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
@@ -27,14 +34,16 @@ def describe(cluster: Cluster) -> dict[str, Any]:
     """
     devices = Counter({"gpu": cluster.gpus})
     for _, kind in cluster.devices:
-        devices[kind] += cluster.nodes
-    if any(link.target == NETWORK for link in cluster.node_links):
-        devices["network_switch"] = 1
+        devices[kind] += cluster.copies
+    if cluster.has_network:
+        devices.update(cluster.fabric.kinds())
+    gpus = set(cluster.gpu_names_of_copy)
     nvlink: Counter[str] = Counter()
     for link in cluster.node_links:
-        if link.kind == "nvlink" and link.source.startswith("gpu"):
+        if link.kind == "nvlink" and link.source in gpus:
             nvlink[link.source] += link.bandwidth_bytes_s
     gpu = cluster.gpu
+    halves = bisection(cluster)
     return {
         "name": cluster.name,
         "description": cluster.description,
@@ -50,7 +59,11 @@ def describe(cluster: Cluster) -> dict[str, Any]:
             "peak_flop_s": dict(gpu.peak_flop_s),
             "efficiency": gpu.efficiency,
         },
-        "nvlink_per_gpu_bytes_s": min(nvlink.values()) if len(nvlink) == cluster.gpus_per_node else 0,
+        "nvlink_per_gpu_bytes_s": min(nvlink.values()) if nvlink and len(nvlink) == len(gpus) else 0,
+        "layout": None if cluster.ideal else "explicit" if cluster.whole else cluster.fabric.layout,
+        "routing": cluster.routing,
+        "bisection_bytes_s": halves.bytes_s,
+        "bisection_method": halves.method,
         "devices": dict(devices),
         "links": _link_rows(cluster),
         "paths": _paths(cluster),
@@ -74,20 +87,26 @@ def tables(cluster: Cluster) -> list[Table]:
         ("NVLink per GPU, each direction", units.bandwidth_text(data["nvlink_per_gpu_bytes_s"])),
         ("devices", ", ".join(f"{count} {kind}" for kind, count in data["devices"].items())),
     ]
+    if data["bisection_bytes_s"] is not None:
+        text = f"{units.bandwidth_text(data['bisection_bytes_s'])} ({data['bisection_method']})"
+        rows += [("network", f"{data['layout']}, {data['routing']}"), ("bisection bandwidth", text)]
     if data["ideal"]:
         rows.append(("links", f"infinitely fast, one-way delay {units.time_text(data['link_delay_s'])}"))
     for row in rows:
         summary.add_row(*row)
     result = [summary]
     if data["links"]:
-        links = Table("kind", "links", "bandwidth", "efficiency", "capacity", "latency", title="Links, each direction")
+        columns = ("kind", "between", "links", "bandwidth", "efficiency", "capacity", "in all", "latency")
+        links = Table(*columns, title="Links, each direction")
         for row in data["links"]:
             links.add_row(
                 row["kind"],
+                row["between"],
                 str(row["count"]),
                 units.bandwidth_text(row["bandwidth_bytes_s"]),
                 f"{row['efficiency']:.3g}",
                 units.bandwidth_text(row["capacity_bytes_s"]),
+                units.bandwidth_text(row["total_bytes_s"]),
                 units.time_text(row["latency_s"]),
             )
         result.append(links)
@@ -102,48 +121,59 @@ def tables(cluster: Cluster) -> list[Table]:
 
 
 def _link_rows(cluster: Cluster) -> list[dict[str, Any]]:
-    # Bonded NVLinks of a mesh make several rates of one kind.
-    counts = Counter(
-        (link.kind, link.bandwidth_bytes_s, link.capacity_bytes_s, link.latency_ps, link.efficiency)
-        for link in cluster.node_links
-    )
+    """Directed links that are alike; ``total_bytes_s`` is what all of them carry, both directions together, by two."""
+    kind_of = {**dict.fromkeys(cluster.gpu_names_of_copy, "gpu"), **dict(cluster.devices)}
+    if cluster.has_network:
+        kind_of[NETWORK] = next(iter(cluster.fabric.kinds()))
+    counts: Counter[tuple[str, Rate]] = Counter()
+    for link in cluster.node_links:
+        lower, upper = sorted((kind_of[link.source], kind_of[link.target]), key=LEVELS.index)
+        counts[f"{lower} - {upper}", link.rate] += cluster.copies
+    if cluster.has_network:
+        for bundle in cluster.fabric.bundles():
+            counts[f"{bundle.lower} - {bundle.upper}", bundle.rate] += bundle.count
     return [
         {
-            "kind": kind,
-            "count": count * cluster.nodes,
-            "bandwidth_bytes_s": bandwidth,
-            "efficiency": efficiency,
-            "capacity_bytes_s": capacity,
-            "latency_s": latency_ps / units.PS_PER_S,
+            "kind": rate.kind,
+            "between": between,
+            "count": count,
+            "bandwidth_bytes_s": rate.bandwidth_bytes_s,
+            "efficiency": rate.efficiency,
+            "capacity_bytes_s": rate.capacity_bytes_s,
+            "total_bytes_s": count * rate.capacity_bytes_s // 2,
+            "latency_s": rate.latency_ps / units.PS_PER_S,
         }
-        for (kind, bandwidth, capacity, latency_ps, efficiency), count in counts.items()
+        for (between, rate), count in counts.items()
     ]
 
 
 def _paths(cluster: Cluster) -> list[dict[str, Any]]:
-    """From GPU 0 to one GPU of each kind of path within its node, and to the first GPU of another node."""
+    """From GPU 0 to one GPU of each kind of path: within its node, then to the first GPU of other nodes, near to far."""
     if cluster.ideal:
         return []
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for other in range(1, cluster.gpus_per_node):
-        row = _path(cluster, "same node", 0, other)
-        rows.setdefault((row["hops"], *row["kinds"], row["bottleneck_bytes_s"]), row)
-    if cluster.nodes > 1:
-        rows["other node",] = _path(cluster, "other node", 0, cluster.gpus_per_node)
+    size = cluster.gpus_per_node
+    farther = [2**power for power in range(20) if 2**power < cluster.nodes]
+    others = [node * size for node in [*farther, cluster.nodes - 1] if node]
+    for other in [*range(1, size), *others]:
+        row = _path(cluster, 0, other)
+        rows.setdefault((row["where"], row["hops"], row["latency_s"], *row["kinds"], row["bottleneck_bytes_s"]), row)
     return list(rows.values())
 
 
-def _path(cluster: Cluster, where: str, a: int, b: int) -> dict[str, Any]:
-    links = [cluster.link(link_id) for link_id, _ in cluster.route(a, b).links]
-    slowest = min(links, key=lambda link: link.capacity_bytes_s)
+def _path(cluster: Cluster, a: int, b: int) -> dict[str, Any]:
+    """``bottleneck_bytes_s`` is what one flow reaches alone: of links that share it, the one that limits it."""
+    route = cluster.route(a, b)
+    links = [(cluster.link(link), share) for link, share in route.links]
+    slowest, share = min(links, key=lambda link: link[0].capacity_bytes_s / link[1])
     return {
-        "where": where,
+        "where": "same node" if a // cluster.gpus_per_node == b // cluster.gpus_per_node else "other node",
         "source": cluster.device_of(a),
         "target": cluster.device_of(b),
-        "hops": len(links),
-        "kinds": list(dict.fromkeys(link.kind for link in links)),
-        "links": [link.name for link in links],
-        "bottleneck_bytes_s": slowest.capacity_bytes_s,
+        "hops": round(sum(share for _, share in links)),
+        "kinds": list(dict.fromkeys(link.kind for link, _ in links)),
+        "links": [link.name for link, _ in links],
+        "bottleneck_bytes_s": round(slowest.capacity_bytes_s / share),
         "bottleneck_kind": slowest.kind,
-        "latency_s": sum(link.latency_ps for link in links) / units.PS_PER_S,
+        "latency_s": route.latency_ps / units.PS_PER_S,
     }

@@ -28,8 +28,17 @@ class Wire(NamedTuple):
     rate: Rate
 
 
+class Bundle(NamedTuple):
+    """So many directed links of one rate between switches of these two kinds, the lower first."""
+
+    count: int
+    lower: str
+    upper: str
+    rate: Rate
+
+
 class Fabric(Protocol):
-    """What a cluster asks of its network. ``kinds`` are those of its switches, bottom up."""
+    """What a cluster asks of its network."""
 
     layout: str
 
@@ -53,6 +62,14 @@ class Fabric(Protocol):
         ...
 
     def wire(self, link: int) -> Wire: ...
+
+    def kinds(self) -> dict[str, int]:
+        """The number of switches of each kind, bottom up."""
+        ...
+
+    def bundles(self) -> list[Bundle]:
+        """All links, the alike together."""
+        ...
 
     def between(self, a: int, b: int, pick: Pick | None = None) -> Route:
         """The route from one switch to another, over link numbers from 0."""
@@ -80,6 +97,12 @@ class Flat:
 
     def wire(self, link: int) -> Wire:
         raise IndexError(f"link {link} of a network without links")
+
+    def kinds(self) -> dict[str, int]:
+        return {"network_switch": 1}
+
+    def bundles(self) -> list[Bundle]:
+        return []
 
     def between(self, a: int, b: int, pick: Pick | None = None) -> Route:
         return NO_LINKS
@@ -194,6 +217,18 @@ class Tiers:
         low += self.first_switch[level]
         high += self.first_switch[level + 1] + group * above.switches
         return Wire(high, low, tier.uplink) if down else Wire(low, high, tier.uplink)
+
+    def kinds(self) -> dict[str, int]:
+        kinds: dict[str, int] = {}
+        for count, tier in zip(self.groups, self.tiers):
+            kinds[tier.kind] = kinds.get(tier.kind, 0) + count * tier.switches
+        return kinds
+
+    def bundles(self) -> list[Bundle]:
+        return [
+            Bundle(2 * count * self._fan(level), self.tiers[level].kind, self.tiers[level + 1].kind, self.tiers[level].uplink)
+            for level, count in enumerate(self.groups[:-1])
+        ]
 
     def between(self, a: int, b: int, pick: Pick | None = None) -> Route:
         group_a, group_b, height = a, b, 0

@@ -52,5 +52,9 @@ class Link:
     efficiency: float = 1.0
 
     @property
+    def rate(self) -> Rate:
+        return Rate(self.kind, self.bandwidth_bytes_s, self.latency_ps, self.efficiency)
+
+    @property
     def capacity_bytes_s(self) -> int:
-        return max(1, round(self.bandwidth_bytes_s * self.efficiency))
+        return self.rate.capacity_bytes_s

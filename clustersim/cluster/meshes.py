@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from clustersim.cluster.fabrics import Wire
+from clustersim.cluster.fabrics import Bundle, Wire
 from clustersim.cluster.links import Rate
 from clustersim.cluster.routes import Hop, Pick, Route, along
 
@@ -20,7 +21,7 @@ class Torus:
     >>> torus = Torus((4, 4), Rate("network", 100, 7), nodes=16)
     >>> route = torus.between(0, 6)
     >>> route.latency_ps, len(route.links), torus.wire(0)[:2]
-    (21, 10, (0, 4))
+    (21, 12, (0, 4))
     """
 
     dimensions: tuple[int, ...]
@@ -65,6 +66,12 @@ class Torus:
     def wire(self, link: int) -> Wire:
         router, slot = divmod(link, len(self._slots))
         return Wire(router, self._moved(router, *self._slots[slot]), self.rate)
+
+    def kinds(self) -> dict[str, int]:
+        return {"router": self.switch_count}
+
+    def bundles(self) -> list[Bundle]:
+        return [Bundle(self.link_count, "router", "router", self.rate)]
 
     def between(self, a: int, b: int, pick: Pick | None = None) -> Route:
         return along(a, b, lambda at: self._hops(at, b), lambda _: self.rate.latency_ps, pick)
@@ -159,11 +166,23 @@ class Dragonfly:
             return Wire(router, group * size + slot + (slot >= place), self.rate)
         pair, way = divmod(link - self._local_links, self._ways)
         group, distance = divmod(pair, self.groups - 1)
-        rounds = -(-(self._bonds - way) // size)
-        return Wire(*self._ends(group, distance + 1, way), self.rate.times(rounds))
+        return Wire(*self._ends(group, distance + 1, way), self._global_rate(way))
+
+    def kinds(self) -> dict[str, int]:
+        return {"router": self.switch_count}
+
+    def bundles(self) -> list[Bundle]:
+        """Links within groups, then those between them."""
+        counts = Counter(self._global_rate(way) for way in range(self._ways))
+        pairs = self.groups * (self.groups - 1)
+        local = [Bundle(self._local_links, "router", "router", self.rate)] if self._local_links else []
+        return local + [Bundle(pairs * count, "router", "router", rate) for rate, count in counts.items()]
 
     def between(self, a: int, b: int, pick: Pick | None = None) -> Route:
         return along(a, b, lambda at: self._hops(at, b), lambda _: self.rate.latency_ps, pick)
+
+    def _global_rate(self, way: int) -> Rate:
+        return self.rate.times(-(-(self._bonds - way) // self.routers_per_group))
 
     def _ends(self, group: int, distance: int, way: int) -> tuple[int, int]:
         """The routers of a way from ``group`` to the one ``distance`` on; of the way back, the same two."""

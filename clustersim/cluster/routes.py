@@ -47,7 +47,7 @@ def ecmp(source: int, target: int, flow: int) -> Pick:
 
     >>> pick = ecmp(0, 8, 1)
     >>> [pick(4) for _ in range(5)]
-    [0, 3, 0, 0, 3]
+    [1, 0, 1, 3, 1]
     """
     state = int.from_bytes(hashlib.blake2b(f"{source},{target},{flow}".encode(), digest_size=16).digest(), "big")
 

@@ -9,7 +9,7 @@ messages are pipelined, so that bandwidth and latency add up. Times on links of 
     tree                two binary trees with half the payload each (Sanders, Speck, Träff 2009): all-reduce 2 d a + 2 S/b, d the depth
     halving-doubling    all-reduce 2 a log2 n + 2 (n-1)/n S/b; reduce-scatter, all-gather half of it (Thakur, Rabenseifner, Gropp 2005)
     hierarchical        inside the nodes, between nodes, inside the nodes; each phase a ring (reduce-scatter and all-gather two of them)
-    in-switch           the switch adds and copies (NVLS, SHARP): all-reduce, broadcast 2 a + S/b, reduce-scatter and all-gather too
+    in-switch           the node's switch adds and copies (NVLS): 2 a + S/b for all but all-to-all; between nodes pipelined with rings
     direct              to all others at once: reduce-scatter, all-gather a + (n-1)/n S/b, all-reduce twice that; broadcast a + (n-1) S/b;
                         all-to-all one after another, (n-1)(a + S/(n b))
     send                a + S/b
@@ -104,7 +104,7 @@ def algorithms_for(op: str, layout: Layout) -> tuple[str, ...]:
         found.append("halving-doubling")
     if scatters and len(layout.nodes) > 1 and len(sizes) == 1 and sizes != {1}:
         found.append("hierarchical")
-    if layout.in_switch is not None and op != "all_to_all":
+    if layout.in_switch is not None and op != "all_to_all" and len(sizes) == 1 and sizes != {1}:
         found.append("in-switch")
     return (*found, "direct")
 
@@ -186,16 +186,23 @@ def _halving_doubling(op: str, n: int) -> tuple[Phase, ...]:
 
 
 def _in_switch(op: str, layout: Layout) -> Phase:
-    """Up to the switch and down from it: each way the whole of what a member contributes or receives.
+    """Up to the switch and down from it, each way the whole payload; between nodes a ring of each member's part of the sum.
 
-    Messages are written as those of a ring, whose hops also go up one member's link and down the next one's.
+    Messages to the switch are written as those of a ring, whose hops also go up one member's link and down the next one's.
     """
     share = 1 / layout.in_switch
-    hops = zip(layout.ring, layout.ring[1:] + layout.ring[:1], strict=True)
-    sends: list[tuple[Send, ...]] = [()] * len(layout.ring)
-    for member, following in hops:
-        sends[member] = (Send(following, share),)
-    return Phase(2, tuple(sends))
+    sends: list[list[Send]] = [[] for _ in layout.ring]
+    for node in layout.nodes:
+        for member, following in zip(node, node[1:] + node[:1], strict=True):
+            sends[member].append(Send(following, share))
+    count, inside = len(layout.nodes), len(layout.nodes[0])
+    if count > 1:
+        between = ring_share(op, count) / (1 if op == "broadcast" else inside)
+        for across in zip(*layout.nodes, strict=True):
+            for member, following in zip(across, across[1:] + across[:1], strict=True):
+                sends[member].append(Send(following, between))
+    rounds = 2 if op == "all_reduce" else 1
+    return Phase(2 + rounds * (count - 1), tuple(map(tuple, sends)))
 
 
 def sent_share(op: str, algorithm: str, layout: Layout) -> Fraction:
@@ -206,8 +213,6 @@ def sent_share(op: str, algorithm: str, layout: Layout) -> Fraction:
     """
     phases = plan(op, algorithm, layout)
     total = sum((send.share for phase in phases for sends in phase.sends for send in sends), Fraction(0))
-    if algorithm == "in-switch":
-        total *= layout.in_switch
     return total if op == "send" else total / len(layout.ring)
 
 

@@ -40,7 +40,7 @@ def lay_out(cluster: Cluster, group: Sequence[int]) -> Layout:
         (tuple(position for order, last in zip(orders, exits, strict=True) for position in _ending(order, last[k])), Fraction(1, count))
         for k in range(count)
     )
-    return Layout(ring, rings, nodes)
+    return Layout(ring, rings, nodes, cluster.in_switch)
 
 
 def _ending(order: Ring, last: int) -> Ring:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from clustersim import units
+from clustersim.commands.arguments import rank_numbers
 from clustersim.commands.output import print_files, print_json
 from clustersim.errors import InputError
 from clustersim.plots.gantt import gantt as draw
@@ -22,7 +23,7 @@ def gantt(options: argparse.Namespace) -> None:
         trace.ops,
         output,
         title=f"{_title(folder)}: step {step}",
-        ranks=None if options.ranks is None else _ranks(options.ranks),
+        ranks=None if options.ranks is None else sorted(set(rank_numbers("--ranks", options.ranks))),
         start_s=_time("--from", options.start),
         end_s=_time("--to", options.end),
     )
@@ -46,17 +47,3 @@ def _time(option: str, text: str | None) -> float | None:
         return float(units.parse(text, "time"))
     except ValueError as error:
         raise InputError(f"{option}: {error}") from None
-
-
-def _ranks(text: str) -> list[int]:
-    ranks: set[int] = set()
-    try:
-        for part in text.split(","):
-            first, dash, last = part.partition("-")
-            low, high = int(first), int(last) if dash else int(first)
-            if not 0 <= low <= high <= low + 10**6:
-                raise ValueError
-            ranks.update(range(low, high + 1))
-    except ValueError:
-        raise InputError(f"--ranks {text}: expected rank numbers and ranges, for example 0-3,8") from None
-    return sorted(ranks)

@@ -9,8 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from clustersim import units
 
+_UNWRAPPED_COLUMNS = 1_000_000
 _QUIET_S = 1.0
 _BETWEEN_S = 0.2
 
@@ -19,8 +22,20 @@ def print_json(document: dict[str, Any]) -> None:
     print(json.dumps(document, indent=2, allow_nan=False))
 
 
+def console() -> Console:
+    """Where tables go: as wide as the terminal, unwrapped into files and pipes; names print as they are, brackets and all."""
+    width = None if sys.stdout.isatty() else _UNWRAPPED_COLUMNS
+    return _Console(width=width, highlight=False, markup=False, emoji=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # what is being handled, where rich would exit with 1
+
+
 def print_warnings(warnings: Iterable[str]) -> None:
-    for warning in warnings:
+    """One line each; the same one for several strategies once."""
+    for warning in dict.fromkeys(warnings):
         print(f"warning: {warning}", file=sys.stderr)
 
 

@@ -6,21 +6,24 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from clustersim import units
-from clustersim.commands.output import ProgressLine, print_files, print_json, print_warnings
+from clustersim.commands.output import ProgressLine, console, print_files, print_json, print_warnings
+from clustersim.document import clipped, nearest, shown
 from clustersim.errors import InputError
-from clustersim.experiment import Experiment, load
+from clustersim.experiment import Experiment, check_unfolded, load
+from clustersim.schedule.strategy import PRESETS
 from clustersim.simulation import Run, simulate, title, write_run
 from clustersim.trace.files import check_writable
+
+_CLOCK_DAYS = 2**63 // units.PS_PER_S // 86_400
 
 
 def run(options: argparse.Namespace) -> None:
     """Simulate one experiment, write its run folder, print its figures."""
     experiment = load(options.experiment, options.overrides)
-    folder = _folder(options, "")
+    folder = _prepared([experiment], options, "")
     done = _simulate(experiment, options)
     paths = write_run(done, folder)
     if not options.no_plot:
@@ -36,11 +39,9 @@ def compare(options: argparse.Namespace) -> None:
     """The same work under several strategies: a run folder each, one table, one picture."""
     from clustersim.plots.gantt import compare_gantt
 
-    names = [name.strip() for name in options.strategies.split(",")]
-    if not all(names) or len(set(names)) < len(names):
-        raise InputError(f"--strategies {options.strategies}: expected different names with commas, for example standard,lga,mpp")
+    names = _strategy_names(options.strategies)
     experiments = [load(options.experiment, options.overrides, strategy=name) for name in names]
-    folder = _folder(options, "-compare")
+    folder = _prepared(experiments, options, "-compare")
     runs, paths = [], []
     for experiment in experiments:
         done = _simulate(experiment, options)
@@ -56,17 +57,49 @@ def compare(options: argparse.Namespace) -> None:
     print_files(paths)
 
 
-def _folder(options: argparse.Namespace, suffix: str) -> Path:
-    folder = Path(options.output) if options.output else Path("runs") / (Path(options.experiment).stem + suffix)
-    check_writable(folder)
+def _strategy_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    known = tuple(PRESETS)
+    for name in names:
+        if name not in known:
+            raise InputError(f"--strategies: unknown strategy {shown(name)}{nearest(name, known)}; allowed: {', '.join(known)}")
+    if len(set(names)) < len(names):
+        raise InputError(f"--strategies: {clipped(text)} names one twice; allowed: different names, for example {','.join(known)}")
+    return names
+
+
+def _prepared(experiments: list[Experiment], options: argparse.Namespace, suffix: str) -> Path:
+    """What is checked before long work: the size without folding, the output folder. Prints the warnings; returns the folder."""
+    if options.no_fold:
+        for experiment in experiments:
+            check_unfolded(experiment)
+    folder = _folder(options, suffix)
+    print_warnings(warning for experiment in experiments for warning in experiment.warnings)
     return folder
 
 
+def _folder(options: argparse.Namespace, suffix: str) -> Path:
+    given = options.output
+    if given is None:
+        given = f"runs/{Path(options.experiment).name.removesuffix('.yaml').removesuffix('.yml')}{suffix}"
+    if not given or not given.isprintable():
+        raise InputError(f"-o: expected a folder with a printable name, got {shown(given)}")
+    try:
+        check_writable(Path(given))
+    except InputError as error:
+        raise InputError(f"-o {error}") from None
+    return Path(given)
+
+
 def _simulate(experiment: Experiment, options: argparse.Namespace) -> Run:
-    print_warnings(experiment.warnings)
     progress = ProgressLine(experiment.strategy.name)
     try:
         return simulate(experiment, fold=not options.no_fold, progress=progress)
+    except OverflowError:
+        raise InputError(
+            f"{experiment.document.source}: the step takes longer than the clock counts ({_CLOCK_DAYS} days);"
+            " use faster links, shorter times or less work"
+        ) from None
     finally:
         progress.close()
 
@@ -124,4 +157,4 @@ def _print_table(runs: list[Run]) -> None:
         table.add_column(done.experiment.strategy.name, justify="right")
     for name in columns[0]:
         table.add_row(name, *(column[name] for column in columns))
-    Console(highlight=False).print(table)
+    console().print(table)

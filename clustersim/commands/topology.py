@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.console import Console
-
 from clustersim.cluster.describe import describe, tables
 from clustersim.cluster.load import check_cluster, load_cluster
-from clustersim.commands.output import print_json
+from clustersim.commands.output import console, print_json
 
 
 def show(options: argparse.Namespace) -> None:
@@ -19,9 +17,9 @@ def show(options: argparse.Namespace) -> None:
     if options.json:
         print_json(describe(cluster))
         return
-    console = Console(highlight=False)
+    output = console()
     for table in tables(cluster):
-        console.print(table)
+        output.print(table)
 
 
 def check(options: argparse.Namespace) -> None:

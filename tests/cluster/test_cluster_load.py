@@ -70,7 +70,7 @@ def test_the_design_names_are_all_there():
 def test_a_file_relative_to_the_experiment(tmp_path):
     cluster = load("box.yaml", written(tmp_path, GOOD), gpus=9)
     assert (cluster.name, cluster.nodes, cluster.gpus) == ("box", 3, 12)
-    assert [cluster.link(link).bandwidth_bytes_s for link in cluster.route(10, 11)] == [50 * 10**9]
+    assert [cluster.link(link).bandwidth_bytes_s for link, _ in cluster.route(10, 11).links] == [50 * 10**9]
     assert cluster.nic_of_gpu == (0, 0, 1, 1)
 
 
@@ -83,7 +83,7 @@ def test_one_node_needs_no_nics(tmp_path):
     text = GOOD.replace("  nics: 2\n  nic_of_gpu: [0, 0, 1, 1]\n", "")
     text = text[: text.index("network:")]
     near = written(tmp_path, text)
-    assert len(load("box.yaml", near, gpus=4).route(0, 2)) == 4
+    assert len(load("box.yaml", near, gpus=4).route(0, 2).links) == 4
     assert check_cluster(tmp_path / "box.yaml").nodes == 1
     with pytest.raises(InputError, match=r"^exp.yaml:2: cluster box: node0/gpu0 cannot reach node1/gpu0 .*node.nics"):
         load("box.yaml", near, gpus=5)
@@ -163,7 +163,7 @@ def test_overrides_replace_single_figures_of_a_kind():
         "network: {bandwidth: 25 Gb/s}\nnvlink: {latency: 9 us, efficiency: 1}", "network", "nvlink", "pcie"
     )
     cluster = load("dgx-a100", nodes=2, overrides=overrides)
-    network, nvlink = cluster.link(cluster.route(0, 8)[2]), cluster.link(cluster.route(0, 1)[0])
+    network, nvlink = cluster.link(cluster.route(0, 8).links[2][0]), cluster.link(cluster.route(0, 1).links[0][0])
     assert (network.bandwidth_bytes_s, network.latency_ps, network.efficiency) == (3_125_000_000, 350_000, 0.96)
     assert (nvlink.bandwidth_bytes_s, nvlink.latency_ps, nvlink.efficiency) == (300 * 10**9, 9_000_000, 1.0)
 

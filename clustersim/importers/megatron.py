@@ -1,0 +1,288 @@
+"""Megatron-LM arguments, as a command line or a launch script, made into an experiment file.
+
+>>> line = "torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 "
+>>> line += "--seq-length 2048 --micro-batch-size 4 --global-batch-size 256 --tensor-model-parallel-size 4 --bf16 --lr 1e-4"
+>>> imported = import_megatron(line, "run.sh")
+>>> [line.split("#")[0].strip() for line in imported.text.splitlines() if "data" in line]
+['data: 4']
+>>> imported.unused
+('--lr',)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from clustersim.errors import InputError
+from clustersim.importers.arguments import Arguments
+from clustersim.importers.common import Imported, option_count, option_text, readable, remark, scalar
+from clustersim.importers.experiment_text import Entry, Job, experiment_text
+from clustersim.importers.megatron_unused import unused_text
+from clustersim.importers.shell import Word, read_script
+
+WHAT = "Megatron-LM arguments, or a script that launches them"
+DEFAULT_CLUSTER = "dgx-a100"
+GPT2_VOCABULARY = 50257
+_MARKS = ("--num-layers", "--hidden-size", "--micro-batch-size", "--tensor-model-parallel-size")
+_SCRIPT = re.compile(r"\S+\.py")
+_MAX_SIZE, _MAX_LAYERS, _MAX_DEGREE = 10**8, 100_000, 10**6
+_SHARDING = {"no_shard": "none", "optim": "optimizer", "optim_grads": "gradients", "optim_grads_params": "parameters"}
+_NOT_ABOVE_ONE = {
+    "--context-parallel-size": "context parallelism",
+    "--expert-model-parallel-size": "expert parallelism",
+    "--expert-tensor-parallel-size": "expert tensor parallelism",
+    "--num-experts": "mixture of experts",
+}
+_NODES = ("--nnodes", "--num-nodes", "--num_nodes", "--nodes")
+_PER_NODE = ("--nproc-per-node", "--nproc_per_node", "--num-gpus", "--num_gpus", "--ntasks-per-node", "--gpus-per-node")
+
+
+def import_megatron(
+    text: str,
+    source: str,
+    *,
+    gpus: int | None = None,
+    cluster: str | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Imported:
+    """An experiment file from Megatron-LM's arguments; ``source`` is their name in messages.
+
+    ``gpus`` is the world size, by default nodes x processes per node of the launcher, or ``WORLD_SIZE``; ``cluster`` a preset or a
+    topology file; ``variables`` are set as by the environment. InputError, with the line, for whatever is wrong.
+    """
+    text = readable(text, source, WHAT)
+    notes: list[str] = []
+    launcher, arguments, world_size = _find(text, source, variables or {}, notes)
+    for name, what in _NOT_ABOVE_ONE.items():
+        if (arguments.whole(name, 1, _MAX_DEGREE) or 1) > 1:
+            arguments.fail(name, f"{what} is not supported yet; allowed: 1, or without the option")
+    tensor = arguments.whole("--tensor-model-parallel-size", 1, _MAX_DEGREE)
+    pipeline = arguments.whole("--pipeline-model-parallel-size", 1, _MAX_DEGREE)
+    world, world_origin = _world_size(launcher, world_size, gpus)
+    data = _data_degree(source, world, world_origin, tensor, pipeline)
+    model = _model(arguments, tensor, pipeline, notes)
+    batch = _batch(arguments, data, notes)
+    job = Job(
+        source=source,
+        model=model,
+        cluster=_cluster(cluster, notes),
+        parallel=_parallel(arguments, data, pipeline, tensor, world_origin),
+        strategy=_strategy(arguments),
+        batch=batch,
+        precision=_precision(arguments),
+        recompute=_recompute(arguments),
+    )
+    unused = [unused_text(remark(name)) for name in arguments.unused()]
+    unused += [f"{word}: known only when the script runs" for word in arguments.stray]
+    return Imported(experiment_text(job), tuple(notes), tuple(unused))
+
+
+def _find(
+    text: str, source: str, variables: Mapping[str, str], notes: list[str]
+) -> tuple[Arguments, Arguments, str | None]:
+    """The launcher's options, the training script's, and ``WORLD_SIZE`` where the script sets it."""
+    script = read_script(text, source, variables)
+    found = [_respelled(words) for words in script.commands]
+    training = [words for words in found if any(word.text.partition("=")[0] in _MARKS for word in words)]
+    if not training:
+        raise InputError(f"{source}: no command with {', '.join(_MARKS[:3])} found; expected {WHAT}")
+    if len(training) > 1:
+        lines = ", ".join(str(words[0].line) for words in training[:5])
+        raise InputError(f"{source}: {len(training)} training commands, on lines {lines}; expected one")
+    if script.branches:
+        lines = ", ".join(map(str, script.branches[:5]))
+        notes.append(f"the script branches or loops (lines {lines}): every assignment there is taken once, the last one counts")
+    (words,) = training
+    first = next(i for i, word in enumerate(words) if word.text.partition("=")[0] in _MARKS)
+    split = next((i for i in range(first, -1, -1) if _SCRIPT.fullmatch(words[i].text)), None)
+    arguments = Arguments.of(words if split is None else words[split + 1 :], source)
+    launcher = arguments if split is None else Arguments.of(words[:split], source, strict=False)
+    return launcher, arguments, script.variables.get("WORLD_SIZE")
+
+
+def _respelled(words: list[Word]) -> list[Word]:
+    """A whole command in one word, as after ``bash -c`` or ``eval``, in words of its own."""
+    return [
+        Word(part, word.line)
+        for word in words
+        for part in (word.text.split() if any(f"{mark} " in word.text for mark in _MARKS) else [word.text])
+    ]
+
+
+def _world_size(launcher: Arguments, world_size: str | None, gpus: int | None) -> tuple[int, str]:
+    if gpus is not None:
+        return option_count(gpus, "--gpus", "the number of GPUs"), "--gpus"
+    nodes = next((name for name in _NODES if name in launcher), None)
+    per_node = next((name for name in _PER_NODE if name in launcher), None)
+    if per_node is not None:
+        count = launcher.whole(nodes, maximum=_MAX_DEGREE) if nodes else 1
+        total = count * launcher.whole(per_node, maximum=_MAX_DEGREE)
+        origin = f"{nodes} x {per_node}" if nodes else per_node
+    elif world_size is not None and re.fullmatch(r"[1-9][0-9]{0,6}", world_size):
+        total, origin = int(world_size), "WORLD_SIZE"
+    else:
+        raise InputError(
+            f"{launcher.source}: the number of GPUs is not given; expected --nnodes and --nproc_per_node of torchrun, or --gpus"
+        )
+    return option_count(total, f"{launcher.source}: {origin}", "a number of GPUs"), origin
+
+
+def _data_degree(source: str, world: int, origin: str, tensor: int, pipeline: int) -> int:
+    if world % (tensor * pipeline):
+        raise InputError(
+            f"{source}: {world} GPUs ({origin}) do not divide by --tensor-model-parallel-size {tensor} x"
+            f" --pipeline-model-parallel-size {pipeline}; allowed: multiples of {tensor * pipeline}, --gpus gives another number"
+        )
+    return world // (tensor * pipeline)
+
+
+def _model(arguments: Arguments, tensor: int, pipeline: int, notes: list[str]) -> dict[str, Entry]:
+    layers = arguments.required("--num-layers", _MAX_LAYERS)
+    hidden = arguments.required("--hidden-size", _MAX_SIZE)
+    heads = arguments.required("--num-attention-heads", _MAX_SIZE)
+    if layers % pipeline:
+        arguments.fail(
+            "--num-layers", f"{layers} layers do not divide into {pipeline} pipeline stages; uneven stages are not supported yet"
+        )
+    if heads % tensor:
+        arguments.fail("--num-attention-heads", f"{heads} heads do not divide by --tensor-model-parallel-size {tensor}")
+    model: dict[str, Entry] = {
+        "layers": (str(layers), "--num-layers"),
+        "hidden": (str(hidden), "--hidden-size"),
+        "heads": (str(heads), "--num-attention-heads"),
+    }
+    if arguments.flag("--group-query-attention"):
+        groups = arguments.whole("--num-query-groups", 1, _MAX_SIZE)
+        if heads % groups:
+            arguments.fail("--num-query-groups", f"expected a divisor of --num-attention-heads {heads}, got {groups}")
+        model["kv_heads"] = (str(groups), "--num-query-groups" if "--num-query-groups" in arguments else "Megatron-LM's default")
+    channels = arguments.whole("--kv-channels", None, _MAX_SIZE)
+    if channels is not None:
+        model["head_size"] = (str(channels), "--kv-channels")
+    elif hidden % heads:
+        arguments.fail(
+            "--num-attention-heads", f"expected a divisor of --hidden-size {hidden} where --kv-channels is not given, got {heads}"
+        )
+    gated = arguments.flag("--swiglu")
+    ffn = arguments.whole("--ffn-hidden-size", None, _MAX_SIZE)
+    if ffn is not None:
+        model["ffn"] = (str(ffn), "--ffn-hidden-size")
+    elif gated:
+        model["ffn"] = (str(max(64, hidden * 8 // 3 // 64 * 64)), "Megatron-LM's default with --swiglu: 8/3 of hidden, in steps of 64")
+    if gated:
+        model["gated"] = ("true", "--swiglu")
+    _check_family(arguments, gated, notes)
+    vocab = _vocabulary(arguments, tensor, notes)
+    if vocab is not None:
+        model["vocab"] = vocab
+    return model
+
+
+def _check_family(arguments: Arguments, gated: bool, notes: list[str]) -> None:
+    """A gated inline model is Llama in the rest too, one that is not gated the plain GPT: say where the job is neither."""
+    llama = {
+        "--untie-embeddings-and-output-weights": arguments.flag("--untie-embeddings-and-output-weights"),
+        "--disable-bias-linear": arguments.flag("--disable-bias-linear"),
+        "--normalization RMSNorm": arguments.text("--normalization", "LayerNorm") == "RMSNorm",
+        "--position-embedding-type rope": arguments.text("--position-embedding-type") == "rope"
+        or arguments.flag("--use-rotary-position-embeddings"),
+    }
+    differing = [name for name, given in llama.items() if given != gated]
+    if differing:
+        kin = "a gated model is taken for Llama's kin, as if these were given"
+        plain = "a model that is not gated is taken for the plain GPT, as if these were not given"
+        notes.append(f"{kin if gated else plain}: {', '.join(differing)}")
+
+
+def _vocabulary(arguments: Arguments, tensor: int, notes: list[str]) -> Entry | None:
+    multiple = arguments.whole("--make-vocab-size-divisible-by", 128, _MAX_SIZE) * tensor
+    padded = arguments.whole("--padded-vocab-size", None, _MAX_SIZE)
+    if padded is not None:
+        arguments.whole("--vocab-size", None, _MAX_SIZE)
+        return str(padded), "--padded-vocab-size"
+    given = arguments.whole("--vocab-size", None, _MAX_SIZE)
+    tokenizer = arguments.text("--tokenizer-type")
+    if given is None and tokenizer not in (None, "GPT2BPETokenizer"):
+        notes.append(f"the vocabulary of {remark(tokenizer)} is not in the arguments; the file takes the default of an inline model")
+        return None
+    origin = "--vocab-size"
+    if given is None:
+        given, origin = GPT2_VOCABULARY, "GPT-2's"
+        notes.append(f"the vocabulary is assumed, GPT-2's {GPT2_VOCABULARY}; --vocab-size would give it")
+    elif tokenizer == "NullTokenizer":
+        given, origin = given + 1, "--vocab-size + 1 (NullTokenizer)"
+    size = -(-given // multiple) * multiple
+    if size > _MAX_SIZE:
+        arguments.fail("--make-vocab-size-divisible-by", f"pads the vocabulary to {size:,}; allowed: at most {_MAX_SIZE:,}")
+    return str(size), f"{origin}, {given}, padded to a multiple of {multiple}"
+
+
+def _batch(arguments: Arguments, data: int, notes: list[str]) -> dict[str, Entry]:
+    micro = arguments.required("--micro-batch-size", 10**6)
+    total = arguments.whole("--global-batch-size", None)
+    origin = "--global-batch-size"
+    if total is None:
+        total, origin = micro * data, "Megatron-LM's default: one micro-batch a replica"
+        notes.append(f"--global-batch-size is not given; {total} is Megatron-LM's default, one micro-batch on each of {data} replicas")
+    if total % (micro * data):
+        arguments.fail(
+            origin,
+            f"{total} sequences do not divide into micro-batches of {micro} on {data} replicas; allowed: multiples of {micro * data}",
+        )
+    sequence = arguments.required("--seq-length")
+    return {
+        "global": (str(total), origin),
+        "micro": (str(micro), "--micro-batch-size"),
+        "sequence": (str(sequence), "--seq-length"),
+    }
+
+
+def _parallel(arguments: Arguments, data: int, pipeline: int, tensor: int, origin: str) -> dict[str, Entry]:
+    parallel: dict[str, Entry] = {
+        "data": (str(data), f"{origin} / tensor / pipeline"),
+        "pipeline": (str(pipeline), "--pipeline-model-parallel-size"),
+        "tensor": (str(tensor), "--tensor-model-parallel-size"),
+    }
+    if arguments.flag("--use-tp-pp-dp-mapping"):
+        parallel["order"] = ("[tensor, pipeline, data]", "--use-tp-pp-dp-mapping")
+    return parallel
+
+
+def _strategy(arguments: Arguments) -> dict[str, Entry]:
+    sharded = [name for name in ("--use-megatron-fsdp", "--use-custom-fsdp") if arguments.flag(name)]
+    sharding = arguments.choice("--data-parallel-sharding-strategy", tuple(_SHARDING))
+    distributed = arguments.flag("--use-distributed-optimizer")
+    if arguments.flag("--use-torch-fsdp2"):
+        partition = ("parameters", "--use-torch-fsdp2")
+    elif sharded and sharding:
+        partition = (_SHARDING[sharding], "--data-parallel-sharding-strategy")
+    else:
+        partition = ("optimizer", "--use-distributed-optimizer") if distributed else ("none", "no --use-distributed-optimizer")
+    overlap = arguments.flag("--overlap-grad-reduce")
+    return {
+        "name": ("standard", "1F1B, Megatron-LM's schedule"),
+        "partition": partition,
+        "overlap": (str(overlap).lower(), f"{'' if overlap else 'no '}--overlap-grad-reduce"),
+    }
+
+
+def _precision(arguments: Arguments) -> Entry:
+    given = [name for name in ("--bf16", "--fp16") if arguments.flag(name)]
+    if len(given) == 2:
+        arguments.fail("--fp16", "--bf16 is given too; expected one of them")
+    return (given[0][2:], given[0]) if given else ("fp32", "neither --bf16 nor --fp16")
+
+
+def _recompute(arguments: Arguments) -> Entry:
+    granularity = arguments.choice("--recompute-granularity", ("full", "selective"))
+    if arguments.flag("--recompute-activations"):
+        return "selective", "--recompute-activations"
+    return (granularity, "--recompute-granularity") if granularity else ("none", "no --recompute-granularity")
+
+
+def _cluster(cluster: str | None, notes: list[str]) -> Entry:
+    if cluster is None:
+        notes.append(f"the arguments name no machine; cluster {DEFAULT_CLUSTER} is assumed, --cluster gives another")
+        return DEFAULT_CLUSTER, "assumed"
+    return scalar(option_text(cluster, "--cluster", "a preset or the path of a topology file")), "--cluster"

@@ -1,0 +1,357 @@
+"""Enough of the shell to read the arguments out of a launch script: simple assignments, arrays, quoting, ``$((...))``.
+
+Nothing is run. What only running would tell (``$1``, ``$(...)``, a variable that is not set) stays in the word, marked
+by :data:`UNKNOWN`. Branches and loops are read once, line by line.
+
+>>> script = '''N=2
+... ARGS=(--nnodes $N   # nodes
+...       --lr "1 2")
+... torchrun "${ARGS[@]}" train.py --batch-size $((N * 4)) --data $1'''
+>>> [word.text for word in read_script(script, "run.sh").commands[0]]
+['torchrun', '--nnodes', '2', '--lr', '1 2', 'train.py', '--batch-size', '8', '--data', '\\x00$1']
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from clustersim.document import clipped
+from clustersim.errors import InputError
+
+UNKNOWN, _BLANK = "\0", "\1"
+"""Begins, inside a word, the name of what the script does not set; blanks in it do not split the word."""
+_MAX_VALUE = 100_000
+_MAX_WORDS = 50_000
+_MAX_NESTED = 20
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
+_DECLARING = frozenset(("export", "local", "declare", "readonly", "typeset"))
+_OPENING = frozenset(("then", "else", "do", "{", "}"))
+_BRANCHING = frozenset(("if", "for", "while", "until", "case"))
+_EXPANSION = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[@*]\])?(?::?[-=](.*))?", re.DOTALL)
+_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
+_LARGEST = 10**15
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word after expansion, and the line it was written on."""
+
+    text: str
+    line: int
+
+
+def shown_unknown(word: str) -> str:
+    """A word as the script has it, for a message.
+
+    >>> shown_unknown(read_script("x $(cat y)", "run.sh").commands[0][1].text)
+    '$(cat y)'
+    """
+    return clipped(word.replace(UNKNOWN, "").replace(_BLANK, " "))
+
+
+def _unknown(name: str, line: int) -> list[Word]:
+    return [Word(UNKNOWN + re.sub(r"\s", _BLANK, name), line)]
+
+
+@dataclass
+class _Reader:
+    """A cursor over the script, and the variables so far; a value is a list of words."""
+
+    text: str
+    source: str
+    variables: dict[str, list[Word]]
+    at: int = 0
+    line: int = 1
+    found: list[list[Word]] = field(default_factory=list)
+    size: int = 0
+
+    def fail(self, message: str):
+        raise InputError(f"{self.source}:{self.line}: {message}")
+
+    def take(self, count: int = 1) -> str:
+        taken = self.text[self.at : self.at + count]
+        self.line += taken.count("\n")
+        self.at += count
+        return taken
+
+    def upcoming(self, start: str) -> bool:
+        return self.text.startswith(start, self.at)
+
+    def count(self, words: int, characters: int) -> None:
+        """Words can be doubled again and again; there is an end to it."""
+        self.size += words
+        if self.size > _MAX_WORDS or characters > _MAX_VALUE:
+            self.fail(f"the script expands to too much; allowed: {_MAX_WORDS:,} words, {_MAX_VALUE:,} characters a value")
+
+
+@dataclass(frozen=True)
+class Script:
+    """The commands in order, expanded, without the assignments; what the variables are at the end; the lines of branches."""
+
+    commands: list[list[Word]]
+    variables: dict[str, str]
+    branches: tuple[int, ...]
+
+
+def read_script(text: str, source: str, variables: Mapping[str, str] | None = None) -> Script:
+    """The commands of a script; assignments are carried out and left out.
+
+    ``variables`` are set beforehand, as by the environment, and what the script assigns to them is ignored. InputError with
+    the line for a quote or bracket that is never closed.
+    """
+    given = {name: [Word(value, 0)] for name, value in (variables or {}).items()}
+    reader = _Reader(text, source, dict(given))
+    while reader.at < len(text):
+        words = _statement(reader, frozenset(given))
+        if words:
+            reader.found.append(words)
+    values = {name: " ".join(word.text for word in value) for name, value in reader.variables.items()}
+    branches = tuple(words[0].line for words in reader.found if words[0].text in _BRANCHING)
+    return Script(reader.found, values, branches)
+
+
+def _statement(reader: _Reader, fixed: frozenset[str]) -> list[Word]:
+    words: list[Word] = []
+    while reader.at < len(reader.text):
+        _skip_blanks(reader)
+        if reader.at >= len(reader.text):
+            break
+        char = reader.text[reader.at]
+        if char in "\n;|&()":
+            reader.take()
+            break
+        if char == "#":
+            _skip_comment(reader)
+            continue
+        if char in "<>":
+            _skip_redirection(reader, words)
+            continue
+        assignment = _ASSIGNMENT.match(reader.text, reader.at)
+        if assignment and all(word.text in _DECLARING for word in words):
+            _assign(reader, assignment, fixed)
+            continue
+        words += _word(reader)
+        if len(words) == 1 and words[0].text in _OPENING:
+            words = []
+    return [] if words and words[0].text in _DECLARING else words
+
+
+def _skip_blanks(reader: _Reader) -> None:
+    while reader.at < len(reader.text):
+        if reader.upcoming("\\\n"):
+            reader.take(2)
+        elif reader.text[reader.at] != "\n" and reader.text[reader.at].isspace():
+            reader.take()
+        else:
+            return
+
+
+def _skip_comment(reader: _Reader) -> None:
+    while reader.at < len(reader.text) and reader.text[reader.at] != "\n":
+        reader.take()
+
+
+def _skip_redirection(reader: _Reader, words: list[Word]) -> None:
+    if words and words[-1].text in ("1", "2") and reader.text[reader.at - 1].isdigit():
+        words.pop()  # 2>&1
+    while reader.at < len(reader.text) and reader.text[reader.at] in "<>&|":
+        reader.take()
+    _skip_blanks(reader)
+    if reader.at < len(reader.text) and reader.text[reader.at] not in "\n;|&()<>":
+        _word(reader)
+
+
+def _assign(reader: _Reader, match: re.Match[str], fixed: frozenset[str]) -> None:
+    name, append = match.groups()
+    line = reader.line
+    reader.take(match.end() - match.start())
+    if reader.upcoming("("):
+        value = _array(reader, line)
+    elif reader.at < len(reader.text) and not reader.text[reader.at].isspace() and reader.text[reader.at] not in ";|&()<>":
+        value = [Word(" ".join(word.text for word in _word(reader, split=False)), line)]
+        if append and name in reader.variables:
+            value = [Word(" ".join(word.text for word in reader.variables[name]) + value[0].text, line)]
+            append = ""
+    else:
+        value = [Word("", line)]
+    if append:
+        value = reader.variables.get(name, []) + value
+    reader.count(len(value), sum(len(word.text) for word in value))
+    if name not in fixed:
+        reader.variables[name] = value
+
+
+def _array(reader: _Reader, line: int) -> list[Word]:
+    words: list[Word] = []
+    reader.take()
+    while True:
+        _skip_blanks(reader)
+        if reader.at >= len(reader.text):
+            raise InputError(f"{reader.source}:{line}: the array that begins here has no closing )")
+        char = reader.text[reader.at]
+        if char == ")":
+            reader.take()
+            return words
+        if char == "#":
+            _skip_comment(reader)
+        elif char in "\n;|&(<>":
+            reader.take()
+        else:
+            words += _word(reader)
+
+
+def _word(reader: _Reader, split: bool = True) -> list[Word]:
+    """The next word; an unquoted variable in it may make several, or none."""
+    line = reader.line
+    parts: list[Word] = []
+    current, present = "", False
+
+    def join(pieces: list[Word]) -> None:
+        """Array elements and split values: the first continues the word, each other begins a new one."""
+        nonlocal current, present, line
+        for position, piece in enumerate(pieces):
+            if position:
+                parts.append(Word(current, line))
+                current = ""
+            current, line, present = current + piece.text, piece.line or line, True
+
+    while reader.at < len(reader.text):
+        char = reader.text[reader.at]
+        if char.isspace() or char in ";|&()<>":
+            break
+        if char == "\\":
+            taken = reader.take(2)[1:]
+            current, present = current + ("" if taken == "\n" else taken), True
+        elif char == "'":
+            current, present = current + _until(reader, "'"), True
+        elif char == '"':
+            present = True
+            pieces = _double_quoted(reader)
+            present = bool(pieces)
+            join(pieces)
+        elif char == "$" or char == "`":
+            join([Word(part, word.line) for word in _expand(reader) for part in (word.text.split() if split else [word.text])])
+        else:
+            current, present = current + reader.take(), True
+        reader.count(0, len(current))
+    if present:
+        parts.append(Word(current, line))
+    reader.count(len(parts), 0)
+    return parts
+
+
+def _until(reader: _Reader, end: str) -> str:
+    begin, line = reader.at + 1, reader.line
+    close = reader.text.find(end, begin)
+    if close < 0:
+        raise InputError(f"{reader.source}:{line}: the {end} that begins here is never closed")
+    reader.take(close + 1 - reader.at)
+    return reader.text[begin:close]
+
+
+def _double_quoted(reader: _Reader) -> list[Word]:
+    line = reader.line
+    reader.take()
+    pieces = [Word("", line)]
+    while reader.at < len(reader.text):
+        char = reader.text[reader.at]
+        if char == '"':
+            reader.take()
+            return pieces
+        if char == "\\" and reader.at + 1 < len(reader.text) and reader.text[reader.at + 1] in '"\\$`\n':
+            taken = reader.take(2)[1:]
+            added = [Word("" if taken == "\n" else taken, line)]
+        elif char in "$`":
+            is_array = re.match(r"\$\{\w+\[@\]\}", reader.text[reader.at : reader.at + 200])
+            added = _expand(reader)
+            if not is_array:
+                added = [Word(" ".join(word.text for word in added), line)]
+            elif not added and len(pieces) == 1 and not pieces[0].text and reader.upcoming('"'):
+                reader.take()
+                return []  # "${EMPTY[@]}" is no word at all
+        else:
+            added = [Word(reader.take(), line)]
+        if added:
+            pieces[-1] = Word(pieces[-1].text + added[0].text, added[0].line if len(added) > 1 else pieces[-1].line)
+            pieces += added[1:]
+        reader.count(0, len(pieces[-1].text))
+    raise InputError(f'{reader.source}:{line}: the " that begins here is never closed')
+
+
+def _expand(reader: _Reader) -> list[Word]:
+    """The value at ``$...`` or a backquote."""
+    line = reader.line
+    if reader.upcoming("`"):
+        return _unknown(f"`{_until(reader, '`')}`", line)
+    if reader.upcoming("$(("):
+        inner = _bracketed(reader, 3, "))")
+        result = _arithmetic(reader, inner)
+        return _unknown(f"$(({inner}))", line) if result is None else [Word(str(result), line)]
+    if reader.upcoming("$("):
+        return _unknown(f"$({_bracketed(reader, 2, ')')})", line)
+    if reader.upcoming("${"):
+        inner = _bracketed(reader, 2, "}")
+        match = _EXPANSION.fullmatch(inner)
+        if match is None or inner.count("${") > _MAX_NESTED:
+            return _unknown(f"${{{inner}}}", line)
+        name, _, default = match.groups()
+        if name in reader.variables and (default is None or any(word.text for word in reader.variables[name])):
+            return reader.variables[name]
+        if default is None:
+            return _unknown(f"${name}", line)
+        nested = _Reader(default, reader.source, reader.variables, line=line, size=reader.size)
+        return [Word(" ".join(word.text for word in _word(nested, split=False)), line)]
+    reader.take()
+    name = _NAME.match(reader.text, reader.at)
+    if name is None:
+        special = reader.take() if reader.at < len(reader.text) and reader.text[reader.at] in "0123456789@*#?$!" else ""
+        return _unknown(f"${special}", line) if special else [Word("$", line)]
+    reader.take(len(name[0]))
+    return reader.variables.get(name[0], _unknown(f"${name[0]}", line))
+
+
+def _bracketed(reader: _Reader, opening: int, end: str) -> str:
+    line, begin = reader.line, reader.at + opening
+    depth, position = 0, begin
+    opener = "{" if end == "}" else "("
+    while position < len(reader.text):
+        if depth == 0 and reader.text.startswith(end, position):
+            reader.take(position + len(end) - reader.at)
+            return reader.text[begin:position]
+        depth += (reader.text[position] == opener) - (reader.text[position] == end[0])
+        position += 1
+    raise InputError(f"{reader.source}:{line}: the {clipped(reader.text[reader.at : begin])} that begins here is never closed")
+
+
+def _arithmetic(reader: _Reader, text: str) -> int | None:
+    """Whole numbers, + - * / % and variables; None for anything else."""
+    if len(text) > 1000:
+        return None
+
+    def value(match: re.Match[str]) -> str:
+        words = reader.variables.get(match[1], [])
+        number = words[0].text if len(words) == 1 else ""
+        return str(int(number)) if re.fullmatch(r"\d{1,15}", number, re.ASCII) else "unknown"
+
+    expression = re.sub(r"\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?", value, text).replace("//", "?").replace("/", "//")
+    try:
+        return _evaluate(ast.parse(expression.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+        return None
+
+
+def _evaluate(node: ast.expr) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        result = node.value
+    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        result = _OPERATORS[type(node.op)](_evaluate(node.left), _evaluate(node.right))
+    else:
+        raise ValueError("no arithmetic on whole numbers")
+    if abs(result) > _LARGEST:
+        raise ValueError("too large")
+    return result
