@@ -21,8 +21,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from clustersim import document, presets
-from clustersim.cluster.load import LINK_KEYS, load_cluster
+from clustersim.cluster.load import load_cluster
+from clustersim.cluster.rates import OVERRIDE_KEYS
 from clustersim.cluster.spec import LINK_KINDS, Cluster
+from clustersim.collectives.algorithms import ALGORITHMS
 from clustersim.document import Document, Section
 from clustersim.model.flops import RECOMPUTE
 from clustersim.model.load import load_model
@@ -36,8 +38,8 @@ from clustersim.schedule.strategy import PARTITIONS, PLACEMENTS, TIMINGS, Strate
 from clustersim.units import to_ps
 
 KEYS = (
-    "model", "cluster", "nodes", "parallel", "strategy", "batch", "precision", "recompute", "steps", "cost", "link_delay",
-    *LINK_KINDS,
+    "model", "cluster", "nodes", "parallel", "strategy", "batch", "precision", "recompute", "steps", "cost", "collectives",
+    "link_delay", *LINK_KINDS,
 )  # fmt: skip
 STRATEGY_KEYS = ("name", "placement", "order", "timing", "chunks", "partition", "overlap", "prefetch", "scatter_gather")
 _OF_ONE_STRATEGY = ("placement", "order", "timing", "chunks")
@@ -81,6 +83,7 @@ class Experiment:
     precision: str
     recompute: str
     cost: str | FixedCost | None
+    collectives: str
     warnings: tuple[str, ...]
     document: Document
 
@@ -159,6 +162,7 @@ def parse(read: Document, near: Path) -> Experiment:
         precision=precision,
         recompute=top.choice("recompute", RECOMPUTE, "none"),
         cost=cost,
+        collectives=top.choice("collectives", ("auto", *ALGORITHMS), "multi-ring"),
         warnings=tuple(_warnings(strategy, schedule, grid)),
         document=read,
     )
@@ -209,7 +213,7 @@ def _read_cluster(top: Section, grid: Grid, near: Path) -> Cluster:
         reference,
         gpus=grid.ranks if nodes is None else 1,
         nodes=nodes,
-        overrides={kind: top.section(kind, LINK_KEYS) for kind in LINK_KINDS if kind in top},
+        overrides={kind: top.section(kind, OVERRIDE_KEYS[kind]) for kind in LINK_KINDS if kind in top},
         near=near,
         place=read.place("cluster") + ": cluster",
         link_delay_ps=to_ps(top.quantity("link_delay", "time", 0.0)),

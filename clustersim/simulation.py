@@ -14,6 +14,7 @@ import pandas as pd
 from clustersim.analysis.summary import StepFacts, summarize
 from clustersim.engine.simulate import Progress
 from clustersim.engine.simulate import simulate as run_program
+from clustersim.errors import InputError
 from clustersim.experiment import Experiment, FixedCost
 from clustersim.model.flops import hardware_flops, model_flops
 from clustersim.program.build import build_program
@@ -40,11 +41,14 @@ class Run:
 def simulate(experiment: Experiment, fold: bool = True, progress: Progress | None = None) -> Run:
     """Simulate one step. With ``fold`` plainly identical replicas are simulated once; the figures are the same.
 
-    DeadlockError when the schedule can make no progress.
+    DeadlockError when the schedule can make no progress; InputError when the job is too large, or longer than the clock counts.
     """
     begin = time.perf_counter()
-    program = build_program(experiment, fold)
-    outcome = run_program(program, progress)
+    try:
+        program = build_program(experiment, fold)
+        outcome = run_program(program, progress)
+    except InputError as error:
+        raise type(error)(f"{experiment.document.source}: {error}") from None
     trace = from_outcome(program, outcome, _memory(experiment, program))
     facts = _facts(experiment, program)
     return Run(experiment, trace, summarize(trace, facts, outcome.events, time.perf_counter() - begin))

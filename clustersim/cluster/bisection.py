@@ -8,6 +8,7 @@ Bisection(bytes_s=192000000000, method='maximum flow')
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import NamedTuple
 
 from clustersim.cluster.fabrics import NETWORK, Tiers
@@ -27,9 +28,9 @@ class Bisection(NamedTuple):
 def bisection(cluster: Cluster) -> Bisection:
     """The least capacity that separates the two halves of the GPUs, of an odd number the first half being smaller.
 
-    A maximum flow over all links of a cluster of up to ``MAX_FLOW_LINKS``. In larger ones halves are whole nodes: in a network
-    of levels flows meet as far down as they can, which is the maximum flow of a tree; else the capacity of the links between
-    the halves, or what the nodes can send when that is less.
+    In a cluster of up to ``MAX_FLOW_LINKS`` a maximum flow over the links that routes between the halves use. In larger ones
+    halves are whole nodes: in a network of levels flows meet as far down as they can, which is the maximum flow of a tree; else
+    the capacity of the links between the halves, or what the nodes can send when that is less.
     """
     if cluster.ideal:
         return Bisection(None, "no links")
@@ -49,21 +50,17 @@ def bisection(cluster: Cluster) -> Bisection:
 def _maximum_flow(cluster: Cluster) -> int:
     import networkx
 
-    graph = cluster.graph()
+    cluster = replace(cluster, routing="spread")  # all of the equal paths
     half = cluster.gpus // 2
-    forwarding = {cluster.device_of(gpu) for gpu in range(cluster.gpus)} & _forwarding(cluster)
-    for gpu in range(cluster.gpus):
-        name = cluster.device_of(gpu)
-        if name not in forwarding:  # a GPU sends or receives, and nothing passes through it
-            graph.remove_edges_from(list(graph.in_edges(name) if gpu < half else graph.out_edges(name)))
-        ends = ("from", name) if gpu < half else (name, "to")
-        graph.add_edge(*ends)  # without a capacity: any amount
-    return networkx.maximum_flow_value(graph, "from", "to", capacity="capacity_bytes_s")
-
-
-def _forwarding(cluster: Cluster) -> set[str]:
-    names = cluster.forwarding
-    return set(names) if cluster.whole else {f"node{node}/{name}" for node in range(cluster.nodes) for name in names}
+    first, second = range(half), range(half, cluster.gpus)
+    used = {link for a in first for b in second for link, _ in cluster.route(a, b).links}
+    graph = networkx.DiGraph()
+    for link in map(cluster.link, sorted(used)):
+        graph.add_edge(link.source, link.target, capacity=link.capacity_bytes_s)
+    # An edge without a capacity takes any amount.
+    graph.add_edges_from(("from", cluster.device_of(gpu)) for gpu in first)
+    graph.add_edges_from((cluster.device_of(gpu), "to") for gpu in second)
+    return networkx.maximum_flow_value(graph, "from", "to")
 
 
 def _nic_capacities(cluster: Cluster) -> list[float]:

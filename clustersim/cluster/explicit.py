@@ -47,7 +47,8 @@ def read_wiring(section: Section, overrides: Overrides, whole: bool) -> Wiring:
         if not _NAME.fullmatch(name) or name == NETWORK:
             reason = "is the network that the nodes share" if name == NETWORK else "is no name for a device"
             section.error(key, f"{document.shown(name)} {reason}; allowed: letters, digits, _ - /, at most 60")
-        device = Section(section.document, document.join(section.path, key), value if isinstance(value, Mapping) else {"kind": value})
+        data = value if isinstance(value, Mapping) else {"kind": value}
+        device = Section(section.document, document.join(section.path, key), data)
         refuse_unknown(device, _DEVICE_KEYS if whole else ("kind", "forwards"))
         if not isinstance(value, Mapping):
             device = replace(device, path=section.path, data={key: value})

@@ -192,7 +192,7 @@ class Tiers:
         fabric = replace(self, nodes=nodes)
         if fabric.groups[-1] > 1:
             most = math.prod(tier.children for tier in self.tiers) // self.nics
-            raise ValueError(f"the levels hold {most} nodes of {self.nics} NICs, not {nodes}")
+            raise ValueError(f"the levels hold {most} nodes of {self.nics} NICs, not {nodes}; give more ports, or a level")
         return fabric
 
     def attach(self, node: int, nic: int) -> int:

@@ -114,9 +114,8 @@ def _read(path: Path, overrides: Overrides) -> _Read:
     name, description = top.text("name", path.stem), top.text("description", "")
     gpu = _read_gpu(top.section("gpu", ("name", "memory", "memory_bandwidth", "peak", "efficiency")))
     if top.boolean("ideal", False):
-        refuse_keys(
-            top, ("node", "network", "devices", "links"), "an ideal cluster has no links: leave this section out, or `ideal: true`"
-        )
+        sections = ("node", "network", "devices", "links")
+        refuse_keys(top, sections, "an ideal cluster has no links: leave this section out, or `ideal: true`")
         refuse_absent(overrides, (), name)
         return _Read(Cluster(name, description, gpu, gpus_per_node=1, nodes=1, ideal=True), top)
     whole = "devices" in top or "links" in top

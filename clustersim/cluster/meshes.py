@@ -54,7 +54,7 @@ class Torus:
     def sized(self, nodes: int) -> Torus:
         if nodes > self.switch_count:
             shape = " x ".join(map(str, self.dimensions))
-            raise ValueError(f"{shape} = {self.switch_count} routers, too few for {nodes} nodes")
+            raise ValueError(f"{shape} = {self.switch_count} routers, too few for {nodes} nodes; allowed: at most that many")
         return replace(self, nodes=nodes)
 
     def attach(self, node: int, nic: int) -> int:
@@ -146,9 +146,10 @@ class Dragonfly:
         fabric = replace(self, nodes=nodes)
         ports = self.routers_per_group * self.global_links
         if fabric.groups > 1 + ports:
+            most = (1 + ports) * self.routers_per_group * self.nodes_per_router
             raise ValueError(
-                f"{self.routers_per_group} routers x {self.global_links} reach {ports} other groups; {nodes} nodes make"
-                f" {fabric.groups} groups"
+                f"{self.routers_per_group} routers x {self.global_links} reach {ports} other groups, and {nodes} nodes make"
+                f" {fabric.groups} groups; allowed: at most {most} nodes, or more links"
             )
         return fabric
 

@@ -60,7 +60,11 @@ def ecmp(source: int, target: int, flow: int) -> Pick:
 
 
 def along(
-    source: int | str, target: int | str, hops: Callable[[int | str], Sequence[Hop]], latency_ps: Callable[[int], int], pick: Pick | None
+    source: int | str,
+    target: int | str,
+    hops: Callable[[int | str], Sequence[Hop]],
+    latency_ps: Callable[[int], int],
+    pick: Pick | None,
 ) -> Route:
     """The route over the ways that ``hops`` gives at each device, none of which may lead in a circle.
 

@@ -109,6 +109,15 @@ def algorithms_for(op: str, layout: Layout) -> tuple[str, ...]:
     return (*found, "direct")
 
 
+def able(op: str, algorithm: str, layout: Layout) -> str:
+    """The algorithm, or ``multi-ring`` where it does not do the operation for such a group.
+
+    >>> able("all_gather", "tree", flat(4)), able("all_reduce", "tree", flat(4))
+    ('multi-ring', 'tree')
+    """
+    return algorithm if op == "send" or algorithm in algorithms_for(op, layout) else "multi-ring"
+
+
 def _shape(layout: Layout) -> str:
     sizes = sorted({len(node) for node in layout.nodes})
     return f"{len(layout.ring)} members on {len(layout.nodes)} nodes ({', '.join(map(str, sizes))} a node)"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from clustersim.cluster.routes import ONE
 from clustersim.cluster.spec import Cluster
-from clustersim.collectives.algorithms import ALGORITHMS, Phase, algorithms_for, flat, plan
+from clustersim.collectives.algorithms import ALGORITHMS, Phase, able, algorithms_for, flat, plan
 from clustersim.collectives.layout import lay_out
 from clustersim.collectives.protocols import Protocol, fastest
 from clustersim.units import transfer_ps
@@ -53,9 +53,14 @@ class LaidPhase(NamedTuple):
     total: Carried
 
 
-def lay_phases(cluster: Cluster, group: Sequence[int], op: str, algorithm: str) -> list[LaidPhase]:
-    """The phases of a collective of ``group`` (GPU numbers). ValueError when the algorithm cannot do it."""
+def lay_phases(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, or_ring: bool = False) -> list[LaidPhase]:
+    """The phases of a collective of ``group`` (GPU numbers).
+
+    When the algorithm cannot do it: ``multi-ring``, if ``or_ring``, else ValueError.
+    """
     layout = flat(len(group)) if op == "send" else lay_out(cluster, group)
+    if or_ring:
+        algorithm = able(op, algorithm, layout)
     return [_lay(cluster, group, phase) for phase in plan(op, algorithm, layout)]
 
 
@@ -123,7 +128,7 @@ def alone_ps(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, pa
 
 def fastest_algorithm(cluster: Cluster, group: Sequence[int], op: str, payload_bytes: int) -> str:
     """The algorithm with the least time alone; of equal ones the first of ``ALGORITHMS``."""
-    able = algorithms_for(op, lay_out(cluster, group))
+    known = algorithms_for(op, lay_out(cluster, group))
     return min(
-        (name for name in ALGORITHMS if name in able), key=lambda name: alone_ps(cluster, group, op, name, payload_bytes)
+        (name for name in ALGORITHMS if name in known), key=lambda name: alone_ps(cluster, group, op, name, payload_bytes)
     )

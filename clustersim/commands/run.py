@@ -17,7 +17,6 @@ from clustersim.schedule.strategy import PRESETS
 from clustersim.simulation import Run, simulate, title, write_run
 from clustersim.trace.files import check_writable
 
-_CLOCK_DAYS = 2**63 // units.PS_PER_S // 86_400
 
 
 def run(options: argparse.Namespace) -> None:
@@ -95,11 +94,6 @@ def _simulate(experiment: Experiment, options: argparse.Namespace) -> Run:
     progress = ProgressLine(experiment.strategy.name)
     try:
         return simulate(experiment, fold=not options.no_fold, progress=progress)
-    except OverflowError:
-        raise InputError(
-            f"{experiment.document.source}: the step takes longer than the clock counts ({_CLOCK_DAYS} days);"
-            " use faster links, shorter times or less work"
-        ) from None
     finally:
         progress.close()
 

@@ -79,23 +79,33 @@ def shares(flows: Sequence[Sequence[Crossing]], capacities: Mapping[int, int] | 
     scarcest = [(left[link] // connections[link], link) for link in left]
     heapq.heapify(scarcest)
     while scarcest:
+        # All links that are equally scarce at once, so that the result does not depend on how links and flows are numbered.
         level, here = heapq.heappop(scarcest)
-        if not connections[here]:
-            continue
-        now = left[here] // connections[here]
-        if now > level:  # flows that were limited elsewhere have left more
-            heapq.heappush(scarcest, (now, here))
-            continue
-        for number in on_link[here]:
-            if result[number][0]:
-                continue
-            # Another link limits it when more of its bytes go there.
-            rate, slowest = min(
-                (left[link] // connections[link] * below // above, link) for link, above, below, _ in flows[number]
-            )
-            rate = max(1, rate)
-            result[number] = rate, slowest
+        full = [here] if _is_level(level, here, left, connections, scarcest) else []
+        while scarcest and full and scarcest[0][0] == level:
+            _, other = heapq.heappop(scarcest)
+            if _is_level(level, other, left, connections, scarcest):
+                full.append(other)
+        rates = {
+            # Another link limits a flow when more of its bytes go there.
+            number: min((left[link] // connections[link] * below // above, link) for link, above, below, _ in flows[number])
+            for link in full
+            for number in on_link[link]
+            if not result[number][0]
+        }
+        for number, (rate, slowest) in rates.items():
+            result[number] = rate, slowest = max(1, rate), slowest
             for link, above, below, count in flows[number]:
                 left[link] = max(0, left[link] - count * (-(-rate * above // below)))
                 connections[link] -= count
     return result
+
+
+def _is_level(level: int, link: int, left: dict[int, int], connections: dict[int, int], scarcest: list[tuple[int, int]]) -> bool:
+    """Whether a link still has this level; one to which others have left more goes back to wait its turn."""
+    if not connections[link]:
+        return False
+    now = left[link] // connections[link]
+    if now > level:
+        heapq.heappush(scarcest, (now, link))
+    return now <= level

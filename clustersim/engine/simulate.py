@@ -23,7 +23,7 @@ from simpy.core import EmptySchedule
 from clustersim.engine.deadlock import explain
 from clustersim.engine.events import Signal, call_after
 from clustersim.engine.links import Network, Segment
-from clustersim.errors import DeadlockError
+from clustersim.errors import DeadlockError, InputError
 from clustersim.program.kinds import KIND_CODE
 from clustersim.program.program import Program, Stream
 
@@ -33,6 +33,7 @@ Progress = Callable[[int, int, int], None]
 _EVENTS_BETWEEN_LOOKS = 20_000
 _GATHER = KIND_CODE["gather"]
 _PENDING = -1
+_LONGEST_DAYS = 2**63 // 10**12 // 86_400
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,14 @@ class _Simulation:
         if self.finished < self.program.ops:
             arrived = [arrival != _PENDING for arrival in self.arrival]
             raise DeadlockError(explain(self.program, [end != _PENDING for end in self.end], arrived))
-        as_array = lambda column: np.array(column, dtype=np.int64)  # noqa: E731
-        return Outcome(as_array(self.start), as_array(self.end), as_array(self.arrival), self.network.segments, events)
+        try:
+            start, end, arrival = (np.array(column, dtype=np.int64) for column in (self.start, self.end, self.arrival))
+        except OverflowError:
+            raise InputError(
+                f"the step takes longer than the clock counts ({_LONGEST_DAYS} days);"
+                " use faster links, shorter times or less work"
+            ) from None
+        return Outcome(start, end, arrival, self.network.segments, events)
 
     # Streams
 

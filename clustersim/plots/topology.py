@@ -24,6 +24,7 @@ from clustersim.trace.files import write_whole
 if TYPE_CHECKING:
     import networkx
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
 LINK_COLOURS = {"nvlink": "#009988", "pcie": "#EE7733", "network": "#0077BB"}
@@ -39,6 +40,8 @@ _FILL = {"gpu": "#DDE8F4", "nvswitch": "#CCE9E5", "pcie_switch": "#FBE3D3", "hos
 _SWITCH_FILL = "#CFE4F3"
 
 _MOST_GPUS, _MOST_OF_NODE, _MOST_IN_ROW = 26, 10, 10
+_ON_LINES = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
+_INCH, _TITLE, _ROW_NAMES, _LEGEND = 0.34, 0.45, 1.25, 1.75  # of a unit of the axes; for the texts around
 _MOST_ROUTERS, _MOST_GROUPS = 6, 6  # in each dimension of a torus; of a dragonfly
 
 
@@ -52,10 +55,22 @@ class _Sketch:
     links: dict[frozenset[str], tuple[str, int]] = field(default_factory=dict)
     texts: list[tuple[float, float, str]] = field(default_factory=list)
     rows: list[tuple[float, str]] = field(default_factory=list)
+    stubs: list[tuple[float, float, float, float, str, int]] = field(default_factory=list)  # links around a torus
     size: float = 1.0  # of a device, in units of the axes
+    dense: bool = True  # many links lie over each other
 
     def put(self, name: str, kind: str, x: float, y: float, label: str = "") -> None:
         self.places[name], self.kinds[name], self.labels[name] = (x, y), kind, label
+
+    def drawn(self) -> list[tuple[str, int]]:
+        """Kind and capacity of every link."""
+        return [*self.links.values(), *(stub[4:] for stub in self.stubs)]
+
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, right, bottom, top of everything."""
+        points = [*self.places.values(), *((x, y) for x, y, _ in self.texts), *(stub[2:4] for stub in self.stubs)]
+        xs, ys = zip(*points)
+        return min(xs) - 0.9, max(xs) + 0.9, min(ys) - 0.7, max(ys) + 0.7
 
     def join(self, links: Iterable[Link]) -> None:
         for link in links:
@@ -76,18 +91,23 @@ def draw_topology(cluster: Cluster, path: Path) -> Path:
         raise InputError(f"{path}: cluster {cluster.name} is ideal: it has no links to draw")
     mesh = cluster.has_network and isinstance(cluster.fabric, (Torus, Dragonfly))
     sketches = [_levels(cluster, only_node=mesh)] + ([_routers(cluster)] if mesh else [])
-    widths = [min(18.0, max(4.5, 0.36 * _span(sketches[0], 0) + 1.2))] + ([6.0] if mesh else [])
-    height = max(3.6, 0.82 * _span(sketches[0], 1) + 1.4, 6.0 if mesh else 0)
+    capacities = sorted({capacity for sketch in sketches for _, capacity in sketch.drawn()})
+    boxes = [sketch.box() for sketch in sketches]
+    height = max(top - bottom for _, _, bottom, top in boxes) * _INCH + _TITLE
+    lefts = [_ROW_NAMES]
+    for left, right, _, _ in boxes:
+        lefts.append(lefts[-1] + (right - left) * _INCH)
+    width = max(lefts[-1] + _LEGEND, 6.0)
     with pyplot.rc_context({"font.size": 8, "svg.hashsalt": "clustersim", "svg.fonttype": "none", "pdf.fonttype": 42}):
-        figure, axes = pyplot.subplots(
-            1, len(sketches), figsize=(sum(widths) + 2.0, height), width_ratios=widths, squeeze=False, layout="constrained"
-        )
+        figure = pyplot.figure(figsize=(width, height))
         try:
-            capacities = sorted({capacity for sketch in sketches for _, capacity in sketch.links.values()})
-            for ax, sketch in zip(axes[0], sketches):
+            for sketch, start, (left, right, bottom, top) in zip(sketches, lefts, boxes):
+                size = (right - left) * _INCH / width, (top - bottom) * _INCH / height
+                ax = figure.add_axes((start / width, (height - _TITLE) / height / 2 - size[1] / 2, *size))
                 _draw(ax, sketch, capacities)
-            figure.suptitle(_title(cluster), fontsize=10, color=INK)
-            _legend(figure, sketches, capacities)
+                ax.set(xlim=(left, right), ylim=(bottom, top))
+            figure.text(0.5, 1 - 0.22 / height, _title(cluster), fontsize=10, color=INK, ha="center", va="center")
+            _legend(figure, sketches, capacities, (lefts[-1] + 0.1) / width)
             # Without a date the same cluster gives the same file.
             metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
             write_whole(path, lambda beside: figure.savefig(beside, dpi=180, metadata=metadata))
@@ -98,7 +118,8 @@ def draw_topology(cluster: Cluster, path: Path) -> Path:
 
 def _title(cluster: Cluster) -> str:
     data = describe(cluster)
-    nodes = f"{cluster.nodes} node{'s' if cluster.nodes > 1 else ''} of {cluster.gpus_per_node} GPU{'s' if cluster.gpus_per_node > 1 else ''}"
+    size = cluster.gpus_per_node
+    nodes = f"{cluster.nodes:,} {_plural('node', cluster.nodes)} of {size} {_plural('GPU', size)}"
     bisection = data["bisection_bytes_s"]
     tail = f", bisection bandwidth {units.bandwidth_text(bisection)}" if bisection is not None else ""
     return f"{cluster.name}: {nodes}{tail}"
@@ -109,10 +130,11 @@ def _levels(cluster: Cluster, only_node: bool) -> _Sketch:
     sketch = _Sketch()
     names = cluster.gpu_names_of_copy
     shown = _shown(len(names), 64 if cluster.whole else _MOST_OF_NODE if len(names) > 16 else 16)
-    most = max(1, min(4, _MOST_GPUS // max(3, len(shown))))
+    most = max(2, min(4, _MOST_GPUS // max(3, len(shown))))
     copies = [0] if only_node else _shown(cluster.copies, most)
     used = {kind for _, kind in cluster.devices} | {"gpu"} | ({*cluster.fabric.kinds()} if cluster.has_network else set())
     heights = {kind: place * 1.5 for place, kind in enumerate(kind for kind in ROWS if kind in used)}
+    has_arcs = any(link.source in names and link.target in names for link in cluster.node_links)
     x = 0.0
     for place, copy in enumerate(copies):
         if place and copy != copies[place - 1] + 1:
@@ -120,7 +142,8 @@ def _levels(cluster: Cluster, only_node: bool) -> _Sketch:
             x += 4.0
         right = _put_node(sketch, cluster, copy, shown, heights, x)
         if not cluster.whole:
-            sketch.texts.append(((x + right) / 2, min(heights.values()) - 1.15, f"node {copy}"))
+            lowest = min(heights.values()) - (_depth(right - x) if "nvswitch" not in heights and has_arcs else 0.4)
+            sketch.texts.append(((x + right) / 2, lowest - 0.5, f"node {copy}"))
         x = right + 2.2
     if cluster.has_network:
         _put_network(sketch, cluster, copies, heights)
@@ -137,8 +160,8 @@ def _put_node(sketch: _Sketch, cluster: Cluster, copy: int, shown: list[int], he
     x = left
     for place, gpu in enumerate(shown):
         if place and gpu != shown[place - 1] + 1:
-            sketch.texts.append((x, heights["gpu"], f"… {gpu - shown[place - 1] - 1}\nmore …"))
-            x += 1.4
+            sketch.texts.append((x + 0.35, heights["gpu"], f"… {gpu - shown[place - 1] - 1} …"))
+            x += 1.7
         sketch.put(prefix + names[gpu], "gpu", x, heights["gpu"], str(gpu))
         x += 1.0
     right = x - 1.0
@@ -195,8 +218,11 @@ def _put_network(sketch: _Sketch, cluster: Cluster, copies: list[int], heights: 
         for switch, place in zip(shown, places, strict=True):
             name = fabric.switch(switch)[0]
             sketch.put(name, kind, place, heights[kind], "" if counts[kind] == 1 else name.removeprefix(kind))
-        if len(shown) < counts[kind]:
-            sketch.texts.append((places[-1] + 1.6, heights[kind], f"… {counts[kind] - len(shown):,}\nmore …"))
+        if len(shown) < counts[kind] and isinstance(fabric, Tiers):
+            gaps = [(after - before, (before + after) / 2) for before, after in zip(places, places[1:])]
+            widest = max(gaps, default=(0.0, 0.0))
+            at = widest[1] if widest[0] > 2.5 else places[-1] + 1.6
+            sketch.texts.append((at, heights[kind], f"… {counts[kind] - len(shown):,}\nmore …"))
     if isinstance(fabric, Tiers):
         sketch.join(cluster.link(link) for link in links)
     for copy in copies:
@@ -212,18 +238,36 @@ def _routers(cluster: Cluster) -> _Sketch:
     if isinstance(fabric, Torus):
         placed = _torus_places(fabric)
         whole = " x ".join(map(str, fabric.dimensions))
-        what = f"{whole} routers"
+        what = f"{whole} routers, short ends lead around"
+        sketch.dense = False
     else:
         placed = _dragonfly_places(fabric)
         what = f"{fabric.groups} groups of {fabric.routers_per_group} routers"
         sketch.size = 0.62
     for router, (x, y) in placed.items():
         sketch.put(fabric.switch(router)[0], "router", x, y, str(router))
-    sketch.join(cluster.link(link) for link in range(fabric.link_count))
+    for link in map(cluster.link, range(fabric.link_count)):
+        far = isinstance(fabric, Torus) and _is_around(fabric, int(link.source[6:]), int(link.target[6:]))
+        if far and link.source in sketch.places and link.target in sketch.places:
+            (x, y), (to_x, to_y) = sketch.places[link.source], sketch.places[link.target]
+            length = 0.75 / math.hypot(to_x - x, to_y - y)
+            end = x - (to_x - x) * length, y - (to_y - y) * length
+            sketch.stubs.append((x, y, *end, link.kind, link.capacity_bytes_s))
+        else:
+            sketch.join([link])
     xs, ys = zip(*placed.values())
     part = "" if len(placed) == fabric.switch_count else f" (of them {len(placed)} drawn)"
-    sketch.texts.append(((min(xs) + max(xs)) / 2, min(ys) - 1.3, what + part))
+    sketch.texts.append(((min(xs) + max(xs)) / 2, min(ys) - 1.5, what + part))
     return sketch
+
+
+def _is_around(torus: Torus, a: int, b: int) -> bool:
+    """Whether the link between two neighbours closes a ring of more than two."""
+    for place, size in enumerate(torus.dimensions):
+        stride = math.prod(torus.dimensions[place + 1 :])
+        if abs(a // stride % size - b // stride % size) > 1:
+            return True
+    return False
 
 
 def _torus_places(torus: Torus) -> dict[int, tuple[float, float]]:
@@ -235,9 +279,8 @@ def _torus_places(torus: Torus) -> dict[int, tuple[float, float]]:
     for depth, size in enumerate(reversed(torus.dimensions)):
         stride = math.prod(torus.dimensions[len(torus.dimensions) - depth :])
         step = [(1.0, 0.0), (0.0, 1.0), (0.42, 0.36)][min(depth, 2)] if depth < 3 else (across + 1.5, 0.0)
-        scale = 1.0 if depth != 2 else 1.0
         extent = shown[len(shown) - 1 - depth]
-        spots = [(n + i * stride, x + i * step[0] * scale, y + i * step[1] * scale) for n, x, y in spots for i in extent]
+        spots = [(n + i * stride, x + i * step[0], y + i * step[1]) for n, x, y in spots for i in extent]
     spread = 1.0 if len(torus.dimensions) < 3 else 2.2
     for number, x, y in spots:
         places[number] = x * spread, y * spread
@@ -274,30 +317,23 @@ def _draw(ax: Axes, sketch: _Sketch, capacities: list[int]) -> None:
     for a, b, kind, capacity in flat:
         (left, y), (right, _) = sorted((sketch.places[a], sketch.places[b]))
         style = {"color": LINK_COLOURS[kind], "linewidth": _width(capacity, capacities), "zorder": 1}
-        ax.add_patch(Arc(((left + right) / 2, y), right - left, 0.36 * (right - left) + 0.9, theta1=180, theta2=360, **style))
-    edges = list(graph.edges(data=True))
-    # Many links must not become one dark patch.
-    alpha = min(0.9, max(0.25, 12 / math.sqrt(len(edges) + 1)))
-    if edges:
-        lines = networkx.draw_networkx_edges(
-            graph,
-            sketch.places,
-            ax=ax,
-            edgelist=[edge[:2] for edge in edges],
-            edge_color=[LINK_COLOURS[edge[2]["kind"]] for edge in edges],
-            width=[_width(edge[2]["capacity"], capacities) for edge in edges],
-            alpha=alpha,
-        )
-        lines.set_zorder(1)
+        ax.add_patch(Arc(((left + right) / 2, y), right - left, 2 * _depth(right - left), theta1=180, theta2=360, **style))
+    alike: dict[tuple[str, int], list[tuple[str, str]]] = defaultdict(list)
+    for a, b, link in graph.edges(data=True):
+        alike[link["kind"], link["capacity"]].append((a, b))
+    for (kind, capacity), edges in alike.items():
+        # Many links must not become one dark patch.
+        alpha = max(0.16, min(0.9, 28 / len(edges))) if sketch.dense else 0.9
+        style = {"edge_color": LINK_COLOURS[kind], "width": _width(capacity, capacities), "alpha": alpha}
+        networkx.draw_networkx_edges(graph, sketch.places, ax=ax, edgelist=edges, **style).set_zorder(1)
+    for x, y, to_x, to_y, kind, capacity in sketch.stubs:
+        ax.plot([x, to_x], [y, to_y], color=LINK_COLOURS[kind], linewidth=_width(capacity, capacities), zorder=1)
     _draw_devices(ax, sketch)
     for x, y, text in sketch.texts:
-        ax.text(x, y, text, ha="center", va="center", color=FAINT_INK, fontsize=8, zorder=4)
-    left = min(x for x, _ in sketch.places.values()) - 1.1
+        ax.text(x, y, text, ha="center", va="center", color=FAINT_INK, fontsize=8, zorder=4, bbox=_ON_LINES)
+    left = sketch.box()[0] - 0.2
     for y, text in sketch.rows:
         ax.text(left, y, text, ha="right", va="center", color=INK, fontsize=8)
-    ax.set_aspect("equal")
-    ax.margins(0.04)
-    ax.autoscale_view()
     ax.axis("off")
 
 
@@ -314,20 +350,23 @@ def _draw_devices(ax: Axes, sketch: _Sketch) -> None:
             ax.add_patch(FancyBboxPatch((x - half, y - half), 2 * half, 2 * half, boxstyle="square,pad=0", **style))
         else:
             wide = 1.25 * half
-            ax.add_patch(FancyBboxPatch((x - wide, y - 0.8 * half), 2 * wide, 1.6 * half, boxstyle="round,pad=0,rounding_size=0.15", **style))
+            box = "round,pad=0,rounding_size=0.15"
+            ax.add_patch(FancyBboxPatch((x - wide, y - 0.8 * half), 2 * wide, 1.6 * half, boxstyle=box, **style))
         ax.text(x, y, sketch.labels[name], ha="center", va="center_baseline", fontsize=6.5, color=INK, zorder=4)
 
 
-def _legend(figure, sketches: Sequence[_Sketch], capacities: list[int]) -> None:
+def _legend(figure: Figure, sketches: Sequence[_Sketch], capacities: list[int], left: float) -> None:
     from matplotlib.lines import Line2D
 
-    found = sorted({link for sketch in sketches for link in sketch.links.values()}, key=lambda link: (list(LINK_COLOURS).index(link[0]), -link[1]))
-    handles = [
-        Line2D([], [], color=LINK_COLOURS[kind], linewidth=_width(capacity, capacities), label=f"{LINK_NAMES[kind]} {units.bandwidth_text(capacity)}")
-        for kind, capacity in found
-    ]
+    kinds = list(LINK_COLOURS)
+    found = {link for sketch in sketches for link in sketch.drawn()}
+    handles = []
+    for kind, capacity in sorted(found, key=lambda link: (kinds.index(link[0]), -link[1])):
+        style = {"color": LINK_COLOURS[kind], "linewidth": _width(capacity, capacities)}
+        handles.append(Line2D([], [], label=f"{LINK_NAMES[kind]} {units.bandwidth_text(capacity)}", **style))
     if handles:
-        figure.legend(handles=handles, loc="outside right center", frameon=False, title="capacity, each way", alignment="left")
+        where = {"loc": "center left", "bbox_to_anchor": (left, 0.5)}
+        figure.legend(handles=handles, title="capacity, each way", alignment="left", frameon=False, **where)
 
 
 def _width(capacity: int, capacities: list[int]) -> float:
@@ -350,12 +389,12 @@ def _apart(wanted: list[float], gap: float) -> list[float]:
     return [place + shift for place in places]
 
 
-def _span(sketch: _Sketch, axis: int) -> float:
-    values = [place[axis] for place in sketch.places.values()]
-    return max(values) - min(values) + 1
+def _depth(distance: float) -> float:
+    """How far the arc of a link between neighbours in a row hangs below it."""
+    return 0.18 * distance + 0.5
 
 
 def _plural(word: str, count: int) -> str:
     if count == 1:
         return word
-    return {"leaf": "leaves", "switch": "switches", "NVSwitch": "NVSwitches", "PCIe switch": "PCIe switches"}.get(word, word + "s")
+    return "leaves" if word == "leaf" else word + ("es" if word.lower().endswith("switch") else "s")

@@ -13,11 +13,14 @@ from clustersim.program.program import Program
 
 
 def build_program(experiment: Experiment, fold: bool = True) -> Program:
-    """What the engine runs; with ``fold`` plainly identical replicas are simulated once."""
+    """What the engine runs; with ``fold`` plainly identical replicas are simulated once.
+
+    InputError when the job is too large.
+    """
     template = lower(
         experiment.schedule, experiment.strategy, build_costs(experiment), build_traffic(experiment), experiment.grid.data
     )
-    return instantiate(template, experiment.grid, experiment.cluster, folded=fold)
+    return instantiate(template, experiment.grid, experiment.cluster, experiment.collectives, fold)
 
 
 def build_costs(experiment: Experiment) -> Costs:

@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from clustersim.cluster.spec import Cluster
-from clustersim.collectives.algorithms import flat, sent_share
+from clustersim.errors import InputError
+from clustersim.collectives.algorithms import able, flat, sent_share
 from clustersim.collectives.layout import lay_out
 from clustersim.collectives.loads import fastest_algorithm, time_ps
 from clustersim.collectives.protocols import fastest
@@ -17,20 +18,26 @@ from clustersim.program.places import Place
 from clustersim.program.program import Links, Load, Phase, Program, Stream, Transfer
 from clustersim.program.template import Exchange, Template
 
+MAX_OPS = 20_000_000
 _READINESS_ORDERED = ("data",)
 
 
 def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str = "multi-ring", folded: bool = True) -> Program:
-    """The program of the whole job, its collectives done by ``algorithm``; copies that are alike are in it once when ``folded``.
+    """The program of the whole job; copies that are alike are in it once when ``folded``.
 
-    ``auto`` takes for each the algorithm that is fastest when it meets no other traffic. ValueError when the algorithm does
-    not do an operation for a group of this job.
+    Collectives are done by ``algorithm`` where it does the operation for the group, else by ``multi-ring``; ``auto`` takes for each
+    the algorithm that is fastest when it meets no other traffic. InputError when there are more than ``MAX_OPS`` ops.
     """
     exchanges = list(template.exchanges)
     place_of = [_place(exchange, grid, cluster, algorithm) for exchange in exchanges]
     places = list(dict.fromkeys(place_of))
     folding = fold(cluster, grid, places, folded)
     copies, ops = len(folding.copies), len(template.kind)
+    if copies * ops > MAX_OPS:
+        raise InputError(
+            f"{copies * ops:,} ops to simulate ({copies} replicas or tensor ranks that differ); allowed: at most {MAX_OPS:,};"
+            " use fewer micro-batches or layers, or degrees that fill whole nodes so that replicas are alike"
+        )
     rank_of = np.array([[grid.rank(p, d, t) for p in range(grid.pipeline)] for d, t in folding.copies])
     activity, activity_transfer, transfers, phases = _activities(template, exchanges, place_of, folding, cluster)
     streams, stream_of = _streams(template, rank_of)
@@ -149,7 +156,7 @@ def _sent(template: Template, exchanges: list[Exchange], place_of: list[Place], 
     for exchange, place in zip(exchanges, place_of, strict=True):
         group = _first_group(exchange, grid)
         layout = flat(2) if place.op == "send" else lay_out(cluster, group)
-        sizes.append(sent_share(place.op, place.algorithm, layout) * exchange.payload_bytes)
+        sizes.append(sent_share(place.op, able(place.op, place.algorithm, layout), layout) * exchange.payload_bytes)
     by_exchange = np.array([*map(round, sizes), 0], dtype=np.int64)
     activity = np.array(template.activity, dtype=np.int64)
     return by_exchange[np.array([*template.activity_exchange, len(exchanges)], dtype=np.int64)[activity]]

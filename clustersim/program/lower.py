@@ -172,10 +172,12 @@ class _Lowering:
 
     def _gather_updated(self, rank: int, items: list[_Item], reductions: list[int]) -> None:
         # The update needs the norm of all gradients, so no new parameter leaves before the last reduction.
+        before = reductions
         for item in items:
             exchange = Exchange("data", "all_gather", rank, -1, self.traffic.layer_bytes[item.layer], self.costs.gather_ps)
             gather = self._communicate(rank, "gather", item, -1, exchange, after=None)
-            self.template.dependencies += [(gather, reduction) for reduction in reductions]
+            self.template.dependencies += [(gather, op) for op in before]
+            before = [gather]
 
     # Pipeline traffic
 

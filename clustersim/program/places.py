@@ -72,16 +72,13 @@ def groups_of(grid: Grid, place: Place, copies: list[tuple[int, int]]) -> tuple[
 
 
 def place_loads(cluster: Cluster, grid: Grid, place: Place, copies: list[tuple[int, int]], amounts: Amounts) -> GroupLoads:
-    """Plan the exchange for each group and lay it over the routes of the cluster.
-
-    ValueError when the algorithm cannot do it.
-    """
+    """Plan the exchange for each group, by ``multi-ring`` where the algorithm cannot do it, and lay it over the routes."""
     groups, ranks, group_of = groups_of(grid, place, copies)
     by_copy: list[list[Carried]] = []
     by_group: list[list[Carried]] = []
     pace: list[list[Pace | None]] = []
     for group, (members, here) in enumerate(zip(groups, ranks, strict=True)):
-        for number, phase in enumerate(lay_phases(cluster, here, place.op, place.algorithm)):
+        for number, phase in enumerate(lay_phases(cluster, here, place.op, place.algorithm, or_ring=True)):
             if number == len(by_copy):
                 by_copy.append([()] * len(copies))
                 by_group.append([()] * len(groups))

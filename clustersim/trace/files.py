@@ -32,13 +32,14 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> Path:
 
 
 def check_writable(folder: Path) -> None:
-    """Make the output folder; InputError when it cannot be made or written. Called before long work."""
+    """Make the output folder and try it; InputError when it cannot be made or written. Called before long work."""
+    probe = folder / f".clustersim.{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
     except OSError as error:
-        raise InputError(f"{folder}: cannot be made a folder: {error.strerror or error}") from None
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{folder}: cannot be written: permission denied")
+        raise InputError(f"{folder}: cannot be written as a folder: {error.strerror or error}") from None
 
 
 def write_trace(trace: Trace, folder: Path) -> list[Path]:

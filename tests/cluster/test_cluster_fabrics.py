@@ -43,7 +43,8 @@ def written(tmp_path, nics, text):
     """A node of ``nics`` GPUs, each on a NIC of its own, and all on a switch."""
     devices = ", ".join([*(f"g{i}: gpu, n{i}: nic" for i in range(nics)), "s: nvswitch"])
     rate = "bandwidth: 100 GB/s, latency: 0 us"
-    wires = ", ".join(f"{{from: g{i}, to: n{i}, kind: pcie, {rate}}}, {{from: g{i}, to: s, kind: nvlink, {rate}}}" for i in range(nics))
+    ends = [(f"g{i}", to, kind) for i in range(nics) for to, kind in ((f"n{i}", "pcie"), ("s", "nvlink"))]
+    wires = ", ".join(f"{{from: {a}, to: {b}, kind: {kind}, {rate}}}" for a, b, kind in ends)
     (tmp_path / "box.yaml").write_text(BOX % (devices, wires, text))
     return str(tmp_path / "box.yaml")
 
@@ -290,7 +291,7 @@ def test_a_trunk_has_its_own_rate_and_follows_the_bandwidth_of_the_network(tmp_p
         ("layout: torus, dimensions: [100000, 100000]", "network.dimensions: expected 1 to 8 whole numbers"),
         (
             "layout: dragonfly, nodes_per_router: 1, routers_per_group: 2, global_links: 1",
-            "network.global_links: 2 routers x 1 reach 2 other groups; 8 nodes make 4 groups",
+            "network.global_links: 2 routers x 1 reach 2 other groups, and 8 nodes make 4",
         ),
         ("routing: random", "network.routing: unknown value 'random'"),
     ],

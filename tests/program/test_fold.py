@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clustersim.cluster.load import load_cluster
@@ -74,6 +74,7 @@ def test_alike_copies_are_simulated_once_with_the_same_result(cluster, tensor, d
     m=st.integers(1, 4),
     order=st.permutations(["tensor", "data", "pipeline"]),
 )
+@example("pcie-ethernet", 2, 6, 2, "mpp", "none", True, 2, ["data", "pipeline", "tensor"])  # flows of unequal weight on a link
 def test_any_small_job_folds_exactly(cluster, tensor, data, pipeline, name, partition, overlap, m, order):
     strategy = f"{{name: {name}, partition: {partition}, overlap: {str(overlap).lower()}}}"
     check(text(cluster, tensor, data, pipeline, strategy, m, order=f"[{', '.join(order)}]"))
