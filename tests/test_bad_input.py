@@ -107,7 +107,7 @@ def test_a_wrong_line(small, cli, old, new, place, words):
         ("network: {latency: 1e20 s}", ("out of range", "at most 1000 h")),
         ("network: {efficiency: 2}", ("network.efficiency: expected a number above 0 and at most 1, got 2",)),
         ("network: {efficiency: .nan}", ("above 0 and at most 1, got nan",)),
-        ("network: 5 Gb/s", ("expected a mapping with keys bandwidth, latency, efficiency, got '5 Gb/s'",)),
+        ("network: 5 Gb/s", ("expected a mapping with keys bandwidth, latency, efficiency, routing, got '5 Gb/s'",)),
         ("nvlink: {bandwidth: 1 GB/s}", ("has no nvlink links to change; it has pcie, network",)),
         ("cost: {forward: -1 s, backward: 3 s}", ("cost.forward: must be zero or more, got -1 s",)),
         ("cost: {forward: 1, backward: 3}", ("cost.forward: 1 has no unit",)),

@@ -5,7 +5,7 @@
 >>> description["gpus"], description["nvlink_per_gpu_bytes_s"]
 (16, 300000000000)
 >>> [(path["where"], path["hops"], path["bottleneck_bytes_s"]) for path in description["paths"]]
-[('same node', 2, 240000000000), ('other node', 6, 24000000000)]
+[('same node', 2, 235200000000), ('other node', 6, 24000000000)]
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 
 from clustersim import document, presets
@@ -18,12 +19,14 @@ from clustersim.cluster.explicit import nodes_of, read_wiring
 from clustersim.cluster.links import LINK_KINDS
 from clustersim.cluster.rates import LINK_KEYS, NETWORK_KEYS, OVERRIDE_KEYS, Overrides, refuse_absent, refuse_keys
 from clustersim.cluster.spec import PRECISIONS, Cluster, Gpu
+from clustersim.collectives.algorithms import ALGORITHMS
+from clustersim.collectives.protocols import read_protocols
 from clustersim.document import Section
 from clustersim.errors import InputError
 
 __all__ = ["LINK_KEYS", "NETWORK_KEYS", "OVERRIDE_KEYS", "check_cluster", "load_cluster"]
 
-_KEYS = ("name", "description", "ideal", "gpu", "node", "network", "devices", "links")
+_KEYS = ("name", "description", "ideal", "gpu", "node", "network", "devices", "links", "collectives")
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,24 @@ def _read(path: Path, overrides: Overrides) -> _Read:
     cluster = (_read_whole if whole else _read_nodes)(top, Cluster(name, description, gpu, 1, 1), overrides)
     present = {link.kind for link in cluster.node_links}
     refuse_absent(overrides, [kind for kind in LINK_KINDS if kind in present], name)
-    return _Read(cluster, top)
+    return _Read(_read_collectives(top, cluster), top)
+
+
+def _read_collectives(top: Section, cluster: Cluster) -> Cluster:
+    """How the library of this machine does collectives: its algorithms, its protocols, whether the NVSwitches reduce."""
+    section = top.section("collectives", ("algorithms", "protocols", "in_switch"))
+    algorithms = section.raw("algorithms", list(ALGORITHMS))
+    if not isinstance(algorithms, list) or not algorithms or not set(map(str, algorithms)) <= set(ALGORITHMS):
+        section.error("algorithms", f"expected a list of {', '.join(ALGORITHMS)}, got {document.shown(algorithms)}")
+    in_switch = section.number("in_switch", None)
+    if in_switch is not None and not any(kind == "nvswitch" for _, kind in cluster.devices):
+        section.error("in_switch", "the nodes have no NVSwitch that could reduce; leave this out")
+    return replace(
+        cluster,
+        algorithms=tuple(algorithms),
+        protocols=read_protocols(section.section("protocols", tuple(section.data.get("protocols") or ()))),
+        in_switch=None if in_switch is None else Fraction(in_switch).limit_denominator(1000),
+    )
 
 
 def _read_whole(top: Section, bare: Cluster, overrides: Overrides) -> Cluster:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from clustersim.cluster.fabrics import FLAT, NETWORK, Fabric
 from clustersim.cluster.links import LINK_KINDS, Link
 from clustersim.cluster.routes import NO_LINKS, ONE, Paths, Pick, Route, ecmp
+from clustersim.collectives.algorithms import ALGORITHMS
 from clustersim.collectives.protocols import Protocol
 from clustersim.errors import InputError
 
@@ -78,6 +79,7 @@ class Cluster:
     whole: bool = False
     protocols: tuple[Protocol, ...] = ()
     in_switch: Fraction | None = None
+    algorithms: tuple[str, ...] = ALGORITHMS
 
     @property
     def gpus(self) -> int:

@@ -9,7 +9,7 @@ messages are pipelined, so that bandwidth and latency add up. Times on links of 
     tree                two binary trees with half the payload each (Sanders, Speck, Träff 2009): all-reduce 2 d a + 2 S/b, d the depth
     halving-doubling    all-reduce 2 a log2 n + 2 (n-1)/n S/b; reduce-scatter, all-gather half of it (Thakur, Rabenseifner, Gropp 2005)
     hierarchical        inside the nodes, between nodes, inside the nodes; each phase a ring (reduce-scatter and all-gather two of them)
-    in-switch           the node's switch adds and copies (NVLS): 2 a + S/b for all but all-to-all; between nodes pipelined with rings
+    in-switch           the node's switch adds and copies (NVLS): a + S/b for all but all-to-all; between nodes rings, in a phase of their own
     direct              to all others at once: reduce-scatter, all-gather a + (n-1)/n S/b, all-reduce twice that; broadcast a + (n-1) S/b;
                         all-to-all one after another, (n-1)(a + S/(n b))
     send                a + S/b
@@ -36,11 +36,15 @@ class Send(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """What each member sends (by position), in ``steps`` messages that follow one another; ``turns``: round a ring, over every hop."""
+    """What each member sends (by position), in ``steps`` messages that follow one another; ``turns``: round a ring, over every hop;
+
+    ``in_switch``: messages inside a node go to its switch and back.
+    """
 
     steps: int
     sends: tuple[tuple[Send, ...], ...]
     turns: bool = False
+    in_switch: bool = False
 
 
 class Layout(NamedTuple):
@@ -85,7 +89,7 @@ def plan(op: str, algorithm: str, layout: Layout) -> tuple[Phase, ...]:
     if algorithm == "tree":
         return (_trees(n),)
     if algorithm == "in-switch":
-        return (_in_switch(op, layout),)
+        return _in_switch(op, layout)
     if algorithm == "halving-doubling":
         return _halving_doubling(op, n)
     if algorithm == "direct":
@@ -194,24 +198,33 @@ def _halving_doubling(op: str, n: int) -> tuple[Phase, ...]:
     return {"reduce_scatter": tuple(halving), "all_gather": tuple(doubling)}.get(op, (*halving, *doubling))
 
 
-def _in_switch(op: str, layout: Layout) -> Phase:
-    """Up to the switch and down from it, each way the whole payload; between nodes a ring of each member's part of the sum.
+def _in_switch(op: str, layout: Layout) -> tuple[Phase, ...]:
+    """Up to the switch and down from it, each way the whole payload; between nodes a ring of each member's part, in between.
 
     Messages to the switch are written as those of a ring, whose hops also go up one member's link and down the next one's.
     """
     share = 1 / layout.in_switch
-    sends: list[list[Send]] = [[] for _ in layout.ring]
+    sends: list[tuple[Send, ...]] = [()] * len(layout.ring)
     for node in layout.nodes:
         for member, following in zip(node, node[1:] + node[:1], strict=True):
-            sends[member].append(Send(following, share))
-    count, inside = len(layout.nodes), len(layout.nodes[0])
-    if count > 1:
-        between = ring_share(op, count) / (1 if op == "broadcast" else inside)
-        for across in zip(*layout.nodes, strict=True):
-            for member, following in zip(across, across[1:] + across[:1], strict=True):
-                sends[member].append(Send(following, between))
-    rounds = 2 if op == "all_reduce" else 1
-    return Phase(2 + rounds * (count - 1), tuple(map(tuple, sends)))
+            sends[member] = (Send(following, share),)
+    inside = Phase(1, tuple(sends), in_switch=True)
+    if len(layout.nodes) == 1:
+        return (inside,)
+    part = Fraction(1) if op == "broadcast" else Fraction(1, len(layout.nodes[0]))
+    between = _group_rings(op, tuple(zip(*layout.nodes, strict=True)), part, len(layout.ring))
+    return {"reduce_scatter": (inside, between), "all_reduce": (inside, between, inside)}.get(op, (between, inside))
+
+
+def _group_rings(op: str, groups: Sequence[Ring], part: Fraction, members: int) -> Phase:
+    """Several groups at once, each round a ring of its own with its part of the payload."""
+    size = len(groups[0])
+    share = part * ring_share(op, size)
+    sends: list[tuple[Send, ...]] = [()] * members
+    for group in groups:
+        for member, following in zip(group, group[1:] + group[:1], strict=True):
+            sends[member] = (Send(following, share),)
+    return Phase((2 if op == "all_reduce" else 1) * (size - 1), tuple(sends), turns=True)
 
 
 def sent_share(op: str, algorithm: str, layout: Layout) -> Fraction:
@@ -235,22 +248,12 @@ def _direct(op: str, n: int) -> tuple[Phase, ...]:
 
 def _hierarchical(op: str, layout: Layout) -> tuple[Phase, ...]:
     n, inside = len(layout.ring), len(layout.nodes[0])
-    across = [tuple(node[k] for node in layout.nodes) for k in range(inside)]
-
-    def rings(what: str, groups: Sequence[Ring], part: Fraction) -> Phase:
-        size = len(groups[0])
-        share = part * ring_share(what, size)
-        sends: list[tuple[Send, ...]] = [()] * n
-        for group in groups:
-            for member, following in zip(group, group[1:] + group[:1], strict=True):
-                sends[member] = (Send(following, share),)
-        return Phase((2 if what == "all_reduce" else 1) * (size - 1), tuple(sends), turns=True)
-
+    across = tuple(zip(*layout.nodes, strict=True))
     whole, part = Fraction(1), Fraction(1, inside)
-    scatter = rings("reduce_scatter", layout.nodes, whole)
-    gather = rings("all_gather", layout.nodes, whole)
+    scatter = _group_rings("reduce_scatter", layout.nodes, whole, n)
+    gather = _group_rings("all_gather", layout.nodes, whole, n)
     if op == "reduce_scatter":
-        return scatter, rings("reduce_scatter", across, part)
+        return scatter, _group_rings("reduce_scatter", across, part, n)
     if op == "all_gather":
-        return rings("all_gather", across, part), gather
-    return scatter, rings("all_reduce", across, part), gather
+        return _group_rings("all_gather", across, part, n), gather
+    return scatter, _group_rings("all_reduce", across, part, n), gather

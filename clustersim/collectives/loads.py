@@ -11,7 +11,7 @@ from clustersim.cluster.routes import ONE
 from clustersim.cluster.spec import Cluster
 from clustersim.collectives.algorithms import ALGORITHMS, Phase, able, algorithms_for, flat, plan
 from clustersim.collectives.layout import lay_out
-from clustersim.collectives.protocols import Protocol, fastest
+from clustersim.collectives.protocols import IN_SWITCH, Protocol, fastest
 from clustersim.units import transfer_ps
 
 Carried = dict[int, Fraction]
@@ -72,7 +72,10 @@ def _lay(cluster: Cluster, group: Sequence[int], phase: Phase) -> LaidPhase:
         own: Carried = {}
         for to, share in sends:
             route = cluster.route(group[member], group[to])
-            hops[max(route.latency_ps, cluster.link_delay_ps), _kind(cluster, route.links)] += 1
+            kind = _kind(cluster, route.links)
+            if phase.in_switch and kind == "nvlink":
+                kind = IN_SWITCH
+            hops[max(route.latency_ps, cluster.link_delay_ps), kind] += 1
             for link, part in route.links:
                 _add(own, link, share if part is ONE else share * part)
         for link, share in own.items():
@@ -127,8 +130,11 @@ def alone_ps(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, pa
 
 
 def fastest_algorithm(cluster: Cluster, group: Sequence[int], op: str, payload_bytes: int) -> str:
-    """The algorithm with the least time alone; of equal ones the first of ``ALGORITHMS``."""
+    """Of the algorithms that the cluster's library has, the one with the least time alone, the first of equal ones.
+
+    Where it has none for this operation and group, of all.
+    """
     known = algorithms_for(op, lay_out(cluster, group))
-    return min(
-        (name for name in ALGORITHMS if name in known), key=lambda name: alone_ps(cluster, group, op, name, payload_bytes)
-    )
+    own = [name for name in cluster.algorithms if name in known]
+    candidates = own or [name for name in ALGORITHMS if name in known]
+    return min(candidates, key=lambda name: alone_ps(cluster, group, op, name, payload_bytes))

@@ -14,6 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from clustersim.document import Section
+from clustersim.units import to_ps
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -35,3 +38,23 @@ PLAIN = Protocol("plain", 0, (), Fraction(1))
 def fastest(protocols: Sequence[Protocol], time_ps: Callable[[Protocol], int]) -> Protocol:
     """The protocol with the least time, the first of equal ones; ``PLAIN`` where there are none."""
     return min(protocols, key=time_ps, default=PLAIN)
+
+
+IN_SWITCH = "in_switch"
+"""The hop to a switch that reduces, and back."""
+_HOPS = ("nvlink", "pcie", "network", IN_SWITCH)
+_MOST_WIRE = 10.0
+
+
+def read_protocols(section: Section) -> tuple[Protocol, ...]:
+    """Protocols by name: ``base`` and, by link kind, what a step costs, as times; ``wire`` as a number of at least 1."""
+    return tuple(_read(section, str(name)) for name in section.data)
+
+
+def _read(section: Section, name: str) -> Protocol:
+    one = section.section(name, ("base", *_HOPS, "wire"))
+    wire = one.number("wire", 1.0, low=0.0, high=_MOST_WIRE)
+    if wire < 1:
+        one.error("wire", f"a byte of payload takes at least one on the wire, got {wire:g}; allowed: 1 to {_MOST_WIRE:g}")
+    hops = tuple((kind, to_ps(one.quantity(kind, "time", 0.0))) for kind in _HOPS)
+    return Protocol(name, to_ps(one.quantity("base", "time", 0.0)), hops, Fraction(wire).limit_denominator(1000))

@@ -45,11 +45,11 @@ _PCIE_4 = ("31.5 GB/s", "PCIe 4.0 x16: 16 GT/s x 16 x 128/130 / 8")
 _PCIE_5 = ("63 GB/s", "PCIe 5.0 x16: 32 GT/s x 16 x 128/130 / 8")
 
 # By compute capability. NVLinks and their bandwidth: data sheets. Efficiency: NCCL src/graph/topo.h, 18 of 20 GB/s a link
-# (sm 60), 20 of 25 (70, 80), 20.6 of 25 (90), 40.1 of 50 (100).
+# (sm 60), 20 of 25 (70; for 80 the fit of dgx-a100.yaml), 20.6 of 25 (90), 40.1 of 50 (100).
 GENERATIONS = {
     60: Generation("P100", 4, 20, 0.9, *_PCIE_3, "100 Gb/s"),
     70: Generation("V100", 6, 25, 0.8, *_PCIE_3, "100 Gb/s"),
-    80: Generation("A100", 12, 25, 0.8, *_PCIE_4, "200 Gb/s"),
+    80: Generation("A100", 12, 25, 0.784, *_PCIE_4, "200 Gb/s"),
     90: Generation("H100", 18, 25, 0.824, *_PCIE_5, "400 Gb/s"),
     100: Generation("B200", 18, 50, 0.802, *_PCIE_5, "400 Gb/s"),
 }
