@@ -113,13 +113,14 @@ def _parser() -> argparse.ArgumentParser:
     _json(gantt)
     gantt.set_defaults(module="gantt", function="gantt")
 
-    topology = commands.add_parser("topology", help="clusters: show, check")
+    topology = commands.add_parser("topology", help="clusters: show, check, import")
     topology_commands = topology.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
     for name, summary in (("show", "a cluster as a table"), ("check", "whether a topology file is right")):
         command = _command(topology_commands, name, summary, f"clustersim topology {name} dgx-a100")
         command.add_argument("cluster", metavar="CLUSTER", help="a preset or a topology file")
         if name == "show":
-            command.add_argument("--nodes", type=_positive, default=None, metavar="N", help="number of nodes, default 1")
+            command.add_argument("--nodes", type=_positive, default=None, metavar="N", help="default: as few as show every level")
+            command.add_argument("-o", dest="output", metavar="FILE", help="picture, .png, .svg or .pdf, default runs/topology-NAME.png")
         _json(command)
         command.set_defaults(module="topology", function=name)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from clustersim.analysis.summary import StepFacts, summarize
+from clustersim.analysis.summary import StepFacts, link_totals, summarize
 from clustersim.engine.simulate import Progress
 from clustersim.engine.simulate import simulate as run_program
 from clustersim.errors import InputError
@@ -26,10 +26,11 @@ from clustersim.trace.trace import Trace, from_outcome
 
 @dataclass(frozen=True)
 class Run:
-    """One simulated step: what was asked, what happened, and the figures."""
+    """One simulated step: what was asked, what happened, the figures, and those of each link (:func:`link_totals`)."""
 
     experiment: Experiment
     trace: Trace
+    links: pd.DataFrame
     summary: dict[str, Any]
 
     @property
@@ -51,7 +52,7 @@ def simulate(experiment: Experiment, fold: bool = True, progress: Progress | Non
         raise type(error)(f"{experiment.document.source}: {error}") from None
     trace = from_outcome(program, outcome, _memory(experiment, program))
     facts = _facts(experiment, program)
-    return Run(experiment, trace, summarize(trace, facts, outcome.events, time.perf_counter() - begin))
+    return Run(experiment, trace, link_totals(trace, facts), summarize(trace, facts, outcome.events, time.perf_counter() - begin))
 
 
 def title(experiment: Experiment) -> str:
@@ -63,9 +64,10 @@ def title(experiment: Experiment) -> str:
 
 
 def write_run(run: Run, folder: Path) -> list[Path]:
-    """The tables, ``summary.json`` and ``manifest.json``; the paths. The picture is drawn by :mod:`clustersim.plots`."""
+    """The tables, ``link_totals.parquet``, ``summary.json`` and ``manifest.json``; the paths. The picture is drawn by :mod:`clustersim.plots`."""
     documents = {"summary.json": run.summary, "manifest.json": manifest(run.experiment)}
     paths = write_trace(run.trace, folder)
+    paths.append(write_whole(folder / "link_totals.parquet", lambda path: run.links.to_parquet(path, index=False)))
     for name, content in documents.items():
         text = json.dumps(content, indent=2, sort_keys=name == "manifest.json") + "\n"
         paths.append(write_whole(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8")))

@@ -88,7 +88,7 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
             "peak_memory_bytes": max(peaks.values()),
             "fits": max(peaks.values()) <= facts.memory_bytes,
             "communication_bytes": communication_bytes(trace.ops, facts.multiplicity),
-            "links": _links(trace, facts),
+            "links": _links(link_totals(trace, facts)),
             "ranks": facts.ranks,
             "simulated_ranks": len(times),
             "events": events,
@@ -113,24 +113,40 @@ def peak_memory_bytes(trace: Trace) -> dict[int, int]:
     return {int(rank): int(held.cumsum().max()) for rank, held in at_once.groupby(level="rank")}
 
 
-def _links(trace: Trace, facts: StepFacts) -> dict[str, dict[str, float]]:
-    """By kind, over the links in use: mean and peak share of the capacity, and the bytes over all such links of the job."""
-    use, name = trace.links, trace.links["link"].astype(str)
+def link_totals(trace: Trace, facts: StepFacts) -> pd.DataFrame:
+    """A row per link of the trace: link, kind, links (how many it stands for), capacity_bytes_s, bytes, busy_s, mean_utilization,
+
+    peak_utilization. Bytes and times are of one such link; utilization is the share of the capacity, the mean over the step.
+    """
+    use = trace.links
     seconds = (use["end_ps"] - use["start_ps"]) * _PS
-    share = use["rate_bytes_s"] / name.map(facts.link_capacities_bytes_s).astype(float)
-    by_link = pd.DataFrame({"link": name, "bytes": use["rate_bytes_s"] * seconds, "full_s": share * seconds, "peak": share})
-    by_link = by_link.groupby("link").agg({"bytes": "sum", "full_s": "sum", "peak": "max"})
-    stands_for = by_link.index.map(facts.link_multiplicity).to_numpy(dtype=float)
-    by_link[["bytes", "full_s"]] = by_link[["bytes", "full_s"]].mul(stands_for, axis=0)
-    by_link["links"] = stands_for
-    by_kind = by_link.groupby(by_link.index.map(facts.link_kinds))
+    moved = pd.DataFrame({"link": use["link"].astype(str), "bytes": use["rate_bytes_s"] * seconds, "busy_s": seconds})
+    table = moved.groupby("link").sum()
+    table["peak"] = use["rate_bytes_s"].groupby(use["link"].astype(str)).max()
+    capacity = table.index.map(facts.link_capacities_bytes_s).to_numpy(dtype=float)
+    return pd.DataFrame(
+        {
+            "link": table.index.to_numpy(),
+            "kind": table.index.map(facts.link_kinds),
+            "links": table.index.map(facts.link_multiplicity).to_numpy(dtype=np.int64),
+            "capacity_bytes_s": capacity.astype(np.int64),
+            "bytes": table["bytes"].to_numpy(),
+            "busy_s": table["busy_s"].to_numpy(),
+            "mean_utilization": table["bytes"].to_numpy() / capacity / max(trace.makespan_ps * _PS, _PS),
+            "peak_utilization": table["peak"].to_numpy() / capacity,
+        }
+    )
+
+
+def _links(totals: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """By kind, over the links in use: mean and peak utilization, and the bytes over all such links of the job."""
     return {
         kind: {
-            "mean_utilization": float(of["full_s"].sum() / of["links"].sum()) / (trace.makespan_ps * _PS),
-            "peak_utilization": float(of["peak"].max()),
-            "bytes": round(float(of["bytes"].sum())),
+            "mean_utilization": float(np.average(of["mean_utilization"], weights=of["links"])),
+            "peak_utilization": float(of["peak_utilization"].max()),
+            "bytes": round(float((of["bytes"] * of["links"]).sum())),
         }
-        for kind, of in by_kind
+        for kind, of in totals.groupby("kind", sort=True)
     }
 
 

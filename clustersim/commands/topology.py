@@ -7,19 +7,30 @@ from pathlib import Path
 
 from clustersim.cluster.describe import describe, tables
 from clustersim.cluster.load import check_cluster, load_cluster
-from clustersim.commands.output import console, print_json
+from clustersim.commands.output import console, print_files, print_json
+from clustersim.plots.topology import draw_topology
 
 
 def show(options: argparse.Namespace) -> None:
-    """Print a cluster's counts, capacities and typical paths."""
+    """Print a cluster's counts, capacities, bisection bandwidth and typical paths, and draw it."""
     place = options.cluster
-    cluster = load_cluster(place, gpus=1, nodes=options.nodes, overrides={}, near=Path(), place=place)
+    if options.nodes is None:
+        cluster = check_cluster(place)
+    else:
+        cluster = load_cluster(place, gpus=1, nodes=options.nodes, overrides={}, near=Path(), place=place)
+    figures = describe(cluster)
+    files = []
+    if options.output or not (options.json or cluster.ideal):
+        path = Path(options.output or f"runs/topology-{cluster.name}.png")
+        files.append(draw_topology(cluster, path))
     if options.json:
-        print_json(describe(cluster))
+        print_json(figures)
         return
     output = console()
     for table in tables(cluster):
         output.print(table)
+    if files:
+        print_files(files)
 
 
 def check(options: argparse.Namespace) -> None:

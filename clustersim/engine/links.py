@@ -7,13 +7,13 @@ the network sets off when its bytes are across.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from simpy import Environment
 
-from clustersim.engine.events import Signal, call_after
-from clustersim.engine.sharing import RATE_PER_BYTE_S, Demand, alone, demand, shares
+from clustersim.engine.events import Signal
+from clustersim.engine.sharing import RATE_PER_BYTE_S, Crossing, alone, demand, shares
 from clustersim.program.program import Links, Phase
 
 
@@ -26,49 +26,83 @@ class Segment(NamedTuple):
     rate_bytes_s: float
 
 
+class Way(NamedTuple):
+    """What all flows of a phase have in common: work, links, and the rate of a flow that meets no other with the link that sets it.
+
+    ``most`` is what such a flow takes of each of its links, in the order of ``crossings``.
+    """
+
+    work: int
+    crossings: tuple[Crossing, ...]
+    links: tuple[Link, ...]
+    on: dict[int, Crossing]
+    alone: tuple[int, int]
+    most: tuple[int, ...]
+
+
 class Flow:
     """Bytes under way. ``work`` is what was left at ``since``, when ``rate`` began."""
 
-    __slots__ = ("crossings", "done", "generation", "number", "on", "phase", "rate", "since", "slowest", "work")
+    __slots__ = ("crossings", "done", "generation", "number", "phase", "rate", "since", "slowest", "way", "work")
 
-    def __init__(self, number: int, phase: int, wanted: Demand, done: Signal, now: int) -> None:
-        self.number, self.phase, self.done, self.since = number, phase, done, now
-        self.work, self.crossings, self.on = wanted
+    def __init__(self, number: int, phase: int, way: Way, done: Signal, now: int) -> None:
+        self.number, self.phase, self.way, self.done, self.since = number, phase, way, done, now
+        self.work, self.crossings = way.work, way.crossings
         self.rate = 0
         self.slowest = -1  # the link that sets the rate
         self.generation = 0  # of its completion; one of an older generation is outdated
 
 
 class Link:
-    """One directed link. Its process sleeps until the earliest completion among the flows whose pace it sets."""
+    """One directed link. Its process sleeps until the earliest completion among the flows whose pace it sets.
 
-    def __init__(self, network: Network) -> None:
-        self.network, self.env = network, network.env
+    ``used`` is what the flows take of it at their rates, ``wanted`` what they would take if each were alone, ``limited`` the flows
+    whose pace it sets. All are kept up to date, so that an event costs nothing for flows that it does not change.
+    """
+
+    def __init__(self, network: Network, number: int, capacity: int) -> None:
+        self.network, self.env, self.number, self.capacity = network, network.env, number, capacity
         self.flows: dict[Flow, None] = {}
+        self.limited: dict[Flow, None] = {}
+        self.used = self.wanted = self.connections = 0
         self.completions: list[tuple[int, int, int, Flow]] = []
         self.alarm = Signal(self.env)
         self.alarm_at: int | None = None
         self.env.process(self._serve())
 
+    @property
+    def contested(self) -> bool:
+        """Whether the link can hold up any flow."""
+        return self.wanted > self.capacity
+
+    @property
+    def rounding(self) -> int:
+        """Rates are whole numbers, so that equal shares may leave a few units of a full link unused."""
+        return _ROUNDING * self.connections
+
     def expect(self, flow: Flow, at: int) -> None:
         """``flow`` will be across at this time, unless its rate changes before."""
+        if len(self.completions) > 2 * len(self.limited) + _FEW:  # most are outdated
+            self.completions = [each for each in self.completions if each[2] == each[3].generation]
+            heapq.heapify(self.completions)
         heapq.heappush(self.completions, (at, flow.number, flow.generation, flow))
         if self.alarm_at is None or at < self.alarm_at:
             self._set_alarm(at)
 
     def _set_alarm(self, at: int) -> None:
+        if self.alarm_at is not None:
+            # The process sleeps on an alarm that would come too late: it gets another, and nobody listens to the old one.
+            sleeper = self.alarm.callbacks
+            self.alarm.callbacks = []
+            self.alarm = Signal(self.env)
+            self.alarm.callbacks = sleeper
         self.alarm_at = at
-        call_after(self.env, at - self.env.now, self._ring, at)
-
-    def _ring(self, at: int) -> None:
-        if at == self.alarm_at:
-            self.alarm_at = None
-            self.alarm.after(0)
+        self.alarm.after(at - self.env.now)
 
     def _serve(self):
         while True:
             yield self.alarm
-            self.alarm = Signal(self.env)
+            self.alarm, self.alarm_at = Signal(self.env), None
             completions, now = self.completions, self.env.now
             while completions:
                 at, _, generation, flow = completions[0]
@@ -77,113 +111,144 @@ class Link:
                 heapq.heappop(completions)
                 if generation == flow.generation:
                     self.network.leave(flow)
-            if completions and (self.alarm_at is None or completions[0][0] < self.alarm_at):
+            if completions:
                 self._set_alarm(completions[0][0])
 
 
 class Network:
     """The links of a program, and the flows on them.
 
-    A flow that meets no other starts at once; where flows meet, all that joined or left at one instant is settled once, at its end.
-    ``segments`` is the record of all rates.
+    A flow whose links can bear it and all others at their best starts at once; where flows meet on a link that cannot, all that joined
+    or left at one instant is settled once, at its end. ``segments`` is the record of all rates, ``retimed`` the number of changes of
+    a rate.
     """
 
     def __init__(self, env: Environment, links: Links, phases: Sequence[Phase]) -> None:
         self.env = env
         self.segments: list[Segment] = []
+        self.retimed = 0
         self._capacities = [capacity * RATE_PER_BYTE_S for capacity in links.capacities_bytes_s]
         self._phases = phases
-        self._demands: dict[int, tuple[Demand, int, int]] = {}  # by phase; with the rate and the link when it is alone
+        self._ways: dict[int, Way] = {}  # by phase
         self._links: dict[int, Link] = {}
         self._joined = 0
         self._unsettled: dict[Flow, None] = {}  # flows whose links have gained or lost a flow at this instant
 
     def join(self, phase: int, done: Signal) -> None:
         """Begin to move the bytes of a phase; set off ``done`` when they are across."""
-        known = self._demands.get(phase)
-        if known is None:
-            wanted = demand(self._phases[phase].loads)
-            known = self._demands[phase] = wanted, *alone(wanted.crossings, self._capacities)
-        wanted, rate, slowest = known
+        way = self._ways.get(phase)
+        if way is None:
+            way = self._ways[phase] = self._find_way(phase)
         self._joined += 1
-        flow = Flow(self._joined, phase, wanted, done, self.env.now)
-        meets = False
-        for crossing in wanted.crossings:
-            link = self._links.get(crossing.link)
-            if link is None:
-                link = self._links[crossing.link] = Link(self)
-            meets = meets or bool(link.flows)
+        flow = Flow(self._joined, phase, way, done, self.env.now)
+        contested = False
+        for link, crossing, most in zip(way.links, way.crossings, way.most):
             link.flows[flow] = None
-        if meets:
-            self._settle_later(flow)
+            link.connections += crossing.connections
+            link.wanted += most
+            contested = contested or link.wanted > link.capacity
+        if contested:
+            self._settle_later((flow,))
         else:
-            self._pace(flow, rate, slowest)
+            self._pace(flow, *way.alone)
 
     def leave(self, flow: Flow) -> None:
         """The flow is across."""
-        flow.generation += 1
         self._record(flow)
-        for crossing in flow.crossings:
-            flows = self._links[crossing.link].flows
-            del flows[flow]
-            for other in flows:
-                if other.slowest == crossing.link:
-                    self._settle_later(other)
+        self._take(flow, 0)
+        flow.generation += 1
+        way = flow.way
+        for link, crossing, most in zip(way.links, way.crossings, way.most):
+            del link.flows[flow]
+            link.limited.pop(flow, None)
+            if link.limited:
+                self._settle_later(link.limited)
+            link.connections -= crossing.connections
+            link.wanted -= most
         self._unsettled.pop(flow, None)
         flow.done.after(0)
 
-    def _settle_later(self, flow: Flow) -> None:
+    def _find_way(self, phase: int) -> Way:
+        work, crossings, on = demand(self._phases[phase].loads)
+        for crossing in crossings:
+            if crossing.link not in self._links:
+                self._links[crossing.link] = Link(self, crossing.link, self._capacities[crossing.link])
+        links = tuple(self._links[crossing.link] for crossing in crossings)
+        rate, slowest = alone(crossings, self._capacities)
+        most = tuple(crossing.connections * _share(crossing, rate) for crossing in crossings)
+        return Way(work, crossings, links, on, (rate, slowest), most)
+
+    def _settle_later(self, flows: Iterable[Flow]) -> None:
         if not self._unsettled:
             signal = Signal(self.env)
             signal.callbacks.append(self._settle)
             signal.at_end_of_instant()
-        self._unsettled[flow] = None
+        self._unsettled.update(dict.fromkeys(flows))
 
     def _settle(self, _: Signal) -> None:
         """Share anew among the unsettled flows and all that are reached from them through full links."""
-        flows = self._unsettled
-        self._unsettled = {}
-        while True:
-            ordered = sorted(flows, key=_number)
-            rates = shares([flow.crossings for flow in ordered], self._left_by_others(ordered, flows))
-            found = dict(zip(ordered, rates, strict=True))
-            reached = self._no_longer_fair(found)
-            if not reached:
-                break
-            flows.update(reached)
-        for flow, (rate, slowest) in found.items():
-            flow.slowest = slowest
+        flows: dict[Flow, tuple[int, int]] = {}  # with their new rates, and the links that set them
+        contested: list[list[Crossing]] = []
+        left: dict[int, int] = {}  # by link, what the others leave
+        new, self._unsettled = self._unsettled, {}
+        while new:
+            contested += [self._contested(flow, left) for flow in new]
+            flows.update(dict.fromkeys(new, (0, -1)))
+            rates = shares(contested, left, [flow.way.alone for flow in flows])
+            flows = dict(zip(flows, rates, strict=True))
+            new = self._no_longer_fair(flows, contested, left)
+        for flow in sorted(flows, key=_number):
+            rate, slowest = flows[flow]
             if rate != flow.rate:
                 self._pace(flow, rate, slowest)
+            elif slowest != flow.slowest:
+                self._limit(flow, slowest)
 
-    def _left_by_others(self, ordered: list[Flow], flows: dict[Flow, None]) -> dict[int, int]:
-        left: dict[int, int] = {}
-        for flow in ordered:
-            for crossing in flow.crossings:
-                link = crossing.link
-                if link not in left:
-                    others = sum(_use(other, link, other.rate) for other in self._links[link].flows if other not in flows)
-                    left[link] = max(0, self._capacities[link] - others)
-        return left
+    def _contested(self, flow: Flow, left: dict[int, int]) -> list[Crossing]:
+        """The uses of links that can hold up the flow, which gives back what it takes of them."""
+        contested = []
+        for link, crossing in zip(flow.way.links, flow.crossings):
+            if link.wanted > link.capacity:
+                contested.append(crossing)
+                number = crossing.link
+                if number not in left:
+                    left[number] = link.capacity - link.used
+                left[number] += crossing.connections * _share(crossing, flow.rate)
+        return contested
 
-    def _no_longer_fair(self, found: dict[Flow, tuple[int, int]]) -> dict[Flow, None]:
-        """Flows not in ``found`` that have more on a link than one that it limits, or whose own link is no longer full."""
+    def _no_longer_fair(
+        self, found: dict[Flow, tuple[int, int]], contested: list[list[Crossing]], left: dict[int, int]
+    ) -> dict[Flow, None]:
+        """Flows not in ``found`` that have more on a link than one that it limits, or that their own link could give more."""
+        inside = dict.fromkeys(left, 0)  # by link: how many of its flows are in ``found``,
+        rest = dict(left)  # what they leave,
+        most = dict.fromkeys(left, 0)  # the greatest share that one of them has,
+        least: dict[int, int] = {}  # and the least of one that the link limits
+        for crossings, (rate, slowest) in zip(contested, found.values(), strict=True):
+            for crossing in crossings:
+                link, above, below, connections = crossing
+                share = rate if above == below else -(-rate * above // below)
+                inside[link] += 1
+                rest[link] -= connections * share
+                if share > most[link]:
+                    most[link] = share
+                if link == slowest and share < least.get(link, share + 1):
+                    least[link] = share
         reached: dict[Flow, None] = {}
-        least: dict[int, int] = {}  # on each link, the least share of a flow that it limits
-        for flow, (rate, slowest) in found.items():
-            share = _share(flow, slowest, rate)
-            least[slowest] = min(share, least.get(slowest, share))
-        for link in dict.fromkeys(crossing.link for flow in found for crossing in flow.crossings):
-            on_link = self._links[link].flows
-            if all(flow in found for flow in on_link):
+        for number, count in inside.items():
+            link = self._links[number]
+            if count == len(link.flows):
                 continue
-            used = sum(_use(flow, link, found[flow][0] if flow in found else flow.rate) for flow in on_link)
-            full = self._capacities[link] - used <= _ROUNDING * len(on_link)
-            for flow in on_link:
-                if flow not in found and (
-                    (link in least and _share(flow, link, flow.rate) > least[link] + _ROUNDING) or (not full and flow.slowest == link)
-                ):
+            rounding = link.rounding
+            full = rest[number] <= rounding
+            for flow in link.limited:
+                if flow not in found and (not full or _share(flow.way.on[number], flow.rate) + rounding < most[number]):
                     reached[flow] = None
+            if number in least:
+                fair = least[number] + rounding
+                for flow in link.flows:
+                    if flow not in found and _share(flow.way.on[number], flow.rate) > fair:
+                        reached[flow] = None
         return reached
 
     def _pace(self, flow: Flow, rate: int, slowest: int) -> None:
@@ -191,9 +256,28 @@ class Network:
         if flow.rate:
             self._record(flow)
             flow.work = max(0, flow.work - flow.rate * (now - flow.since))
-        flow.rate, flow.slowest, flow.since = rate, slowest, now
+        self._take(flow, rate)
+        self._limit(flow, slowest)
+        self.retimed += 1
+        flow.rate, flow.since = rate, now
         flow.generation += 1
         self._links[slowest].expect(flow, now + (2 * flow.work + rate) // (2 * rate))
+
+    def _take(self, flow: Flow, rate: int) -> None:
+        """The flow takes of its links what this rate needs."""
+        before = flow.rate
+        for link, (_, above, below, connections) in zip(flow.way.links, flow.crossings):
+            if above == below:
+                link.used += connections * (rate - before)
+            else:
+                link.used += connections * (-(-rate * above // below) + -before * above // below)
+
+    def _limit(self, flow: Flow, slowest: int) -> None:
+        if slowest != flow.slowest:
+            if flow.slowest >= 0:
+                self._links[flow.slowest].limited.pop(flow, None)
+            flow.slowest = slowest
+            self._links[slowest].limited[flow] = None
 
     def _record(self, flow: Flow) -> None:
         now = self.env.now
@@ -201,20 +285,14 @@ class Network:
             self.segments.append(Segment(flow.phase, flow.since, now, flow.rate / RATE_PER_BYTE_S))
 
 
-# Rates are whole numbers, so that equal shares may leave a few units of a full link unused.
-_ROUNDING = 4
+_ROUNDING = 4  # rate units for each connection
+_FEW = 16  # completions that are not worth tidying up
 
 
 def _number(flow: Flow) -> int:
     return flow.number
 
 
-def _share(flow: Flow, link: int, rate: int) -> int:
-    """What one connection of the flow takes of a link, at a rate of the flow."""
-    crossing = flow.on[link]
+def _share(crossing: Crossing, rate: int) -> int:
+    """What one connection takes of a link, at a rate of its flow."""
     return -(-rate * crossing.weight_numerator // crossing.weight_denominator)
-
-
-def _use(flow: Flow, link: int, rate: int) -> int:
-    """What all its connections take."""
-    return flow.on[link].connections * _share(flow, link, rate)

@@ -54,7 +54,8 @@ def test_names_groups_and_peers(run):
 def test_written_and_read_again(run, tmp_path):
     paths = write_run(run, tmp_path / "deep" / "run")
     names = sorted(path.name for path in paths)
-    assert names == sorted([*(f"{t}.parquet" for t in ("ops", "dependencies", "links", "memory")), "summary.json", "manifest.json"])
+    tables = ("ops", "dependencies", "links", "memory", "link_totals")
+    assert names == sorted([*(f"{table}.parquet" for table in tables), "summary.json", "manifest.json"])
     assert sorted(os.listdir(tmp_path / "deep" / "run")) == names
     again = read_trace(tmp_path / "deep" / "run")
     for table in ("ops", "dependencies", "links", "memory"):
@@ -79,7 +80,7 @@ def test_the_same_experiment_gives_the_same_bytes(tmp_path):
         subprocess.run([sys.executable, "-c", SCRIPT, str(folder), TEXT], check=True, env=environment, cwd=root)
         files = sorted(folder.glob("*.parquet")) + [folder / "manifest.json"]
         digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
-    assert len(digests[0]) == 5
+    assert len(digests[0]) == 6
     assert digests[0] == digests[1] == digests[2]
 
 
@@ -117,3 +118,16 @@ def test_links_are_never_overfull_and_their_rows_are_disjoint(run):
     for _, rows in links.groupby("link", observed=True):
         assert (rows["start_ps"].to_numpy()[1:] >= rows["end_ps"].to_numpy()[:-1]).all()
     assert 0.9 < max(link["peak_utilization"] for link in run.summary["links"].values()) <= 1 + 1e-9
+
+
+def test_totals_of_each_link_add_up_to_the_summary(run):
+    totals = run.links
+    assert totals.columns.tolist() == [
+        "link", "kind", "links", "capacity_bytes_s", "bytes", "busy_s", "mean_utilization", "peak_utilization"
+    ]  # fmt: skip
+    assert set(totals["link"]) == set(run.trace.links["link"])
+    step_s = run.summary["step_time_s"]
+    for kind, of in totals.groupby("kind"):
+        assert run.summary["links"][kind]["bytes"] == pytest.approx((of["bytes"] * of["links"]).sum(), abs=1)
+        assert (of["mean_utilization"] * of["capacity_bytes_s"] * step_s).to_numpy() == pytest.approx(of["bytes"].to_numpy())
+    assert (totals["busy_s"] <= step_s + 1e-9).all() and (totals["peak_utilization"] <= 1 + 1e-9).all()

@@ -1,0 +1,118 @@
+"""What flows that meet cost the engine: ``python benchmarks/sharing.py``.
+
+Flows between random pairs of 1,024 GPUs of a fat-tree, as many at once as a row says: whoever is across is followed by another, so that
+every end is an event at a time of its own, with a leave and a join. The time of an event and of a change of a flow's rate is
+given in bare SimPy timeouts of the same run: the first grows with the flows that an event affects, the second hardly at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import simpy
+from engine import timeouts_per_s
+
+from clustersim.cluster.load import load_cluster
+from clustersim.cluster.spec import Cluster
+from clustersim.engine.events import Signal
+from clustersim.engine.links import Network
+from clustersim.program.program import Links, Load, Phase
+
+GPUS = 1024
+FLOWS = (100, 1_000, 10_000)
+LARGEST = 2**30
+
+# Switches one by one, so that routes differ: 1 leaf, 4 spines in each group and 4 cores, wide enough at the top or thinned out.
+FABRIC = """
+network:
+  layout: fat-tree
+  levels: [{ports: 20}, {ports: 10, switches: 4}, {ports: 40, switches: 4}]
+"""
+
+
+def cluster_with(routing: str, directory: Path) -> Cluster:
+    """The preset's nodes; its network as it is, or with the switches of a group one by one."""
+    if routing == "preset":
+        reference = "dgx-a100-fat-tree"
+    else:
+        preset = (Path(__file__).parent.parent / "topologies" / "dgx-a100-fat-tree.yaml").read_text()
+        file = directory / f"{routing}.yaml"
+        levels = "  levels: [{ports: 20}, {ports: 20, oversubscription: 2, switches: 4}, {ports: 40, switches: 4}]\n"
+        start, end = preset.index("  levels:"), preset.index("  bandwidth: 200 Gb/s")
+        file.write_text(preset[:start] + levels + f"  routing: {routing}\n" + preset[end:])
+        reference = str(file)
+    return load_cluster(reference, gpus=GPUS, nodes=None, overrides={}, near=directory, place="benchmark")
+
+
+def random_phases(cluster: Cluster, count: int, chance: random.Random) -> tuple[Links, list[Phase]]:
+    position: dict[int, int] = {}
+    phases = []
+    for number in range(count):
+        a, b = chance.sample(range(GPUS), 2)
+        size = chance.randint(LARGEST // 64, LARGEST)
+        route = cluster.route(a, b, number).links
+        phases.append(Phase(0, tuple(Load(position.setdefault(link, len(position)), size * Fraction(share)) for link, share in route)))
+    figures = [cluster.link_figures(link) for link in position]
+    names = tuple(str(link) for link in position)
+    return Links(names, tuple(f[0] for f in figures), tuple(f[1] for f in figures), (1,) * len(names)), phases
+
+
+def run(cluster: Cluster, flows: int, events: int) -> tuple[float, int, float]:
+    """Seconds, changes of a rate, and links a flow, of so many joins and leaves while ``flows`` are under way."""
+    links, phases = random_phases(cluster, flows + events // 2, random.Random(flows))
+    env = simpy.Environment(initial_time=0)
+    network = Network(env, links, phases)
+    joined = left = 0
+
+    def join() -> None:
+        nonlocal joined
+        done = Signal(env)
+        done.callbacks.append(follow)
+        network.join(joined, done)
+        joined += 1
+
+    def follow(_: Signal) -> None:
+        nonlocal left
+        left += 1
+        if joined < len(phases):
+            join()
+
+    for _ in range(flows):
+        join()
+    while env.peek() == 0:
+        env.step()  # all joined at once, and were settled once
+    before, left, begin = network.retimed, 0, time.perf_counter()
+    while 2 * left < events:
+        env.step()
+    seconds = time.perf_counter() - begin
+    return seconds, network.retimed - before, sum(len(phase.loads) for phase in phases) / len(phases)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flows", type=int, nargs="*", default=FLOWS)
+    parser.add_argument("--routing", nargs="*", default=("preset", "ecmp", "spread"))
+    parser.add_argument("--events", type=int, default=1000, help="joins and leaves that are timed")
+    options = parser.parse_args()
+    import tempfile
+
+    yardstick = timeouts_per_s()
+    print(f"bare timeouts per second: {yardstick:,.0f}")
+    print(f"{'routing':8} {'flows':>7} {'links a flow':>12} {'events/s':>9} {'ms an event':>11} {'retimed an event':>16}"
+          f" {'timeouts an event':>17} {'a retimed flow':>14}")
+    with tempfile.TemporaryDirectory() as directory:
+        for routing in options.routing:
+            cluster = cluster_with(routing, Path(directory))
+            for flows in options.flows:
+                seconds, retimed, links = run(cluster, flows, options.events)
+                each = seconds / options.events
+                print(f"{routing:8} {flows:7,} {links:12.1f} {1 / each:9,.0f} {each * 1e3:11.3f} {retimed / options.events:16.1f}"
+                      f" {each * yardstick:17,.0f} {seconds * yardstick / max(1, retimed):14.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
