@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import tempfile
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -26,12 +27,8 @@ GPUS = 1024
 FLOWS = (100, 1_000, 10_000)
 LARGEST = 2**30
 
-# Switches one by one, so that routes differ: 1 leaf, 4 spines in each group and 4 cores, wide enough at the top or thinned out.
-FABRIC = """
-network:
-  layout: fat-tree
-  levels: [{ports: 20}, {ports: 10, switches: 4}, {ports: 40, switches: 4}]
-"""
+# The preset's levels with switches listed one by one: 4 spines in a group and 4 cores, so that routes differ.
+LEVELS = "  levels: [{ports: 20}, {ports: 20, oversubscription: 2, switches: 4}, {ports: 40, switches: 4}]\n"
 
 
 def cluster_with(routing: str, directory: Path) -> Cluster:
@@ -41,9 +38,8 @@ def cluster_with(routing: str, directory: Path) -> Cluster:
     else:
         preset = (Path(__file__).parent.parent / "topologies" / "dgx-a100-fat-tree.yaml").read_text()
         file = directory / f"{routing}.yaml"
-        levels = "  levels: [{ports: 20}, {ports: 20, oversubscription: 2, switches: 4}, {ports: 40, switches: 4}]\n"
         start, end = preset.index("  levels:"), preset.index("  bandwidth: 200 Gb/s")
-        file.write_text(preset[:start] + levels + f"  routing: {routing}\n" + preset[end:])
+        file.write_text(preset[:start] + LEVELS + f"  routing: {routing}\n" + preset[end:])
         reference = str(file)
     return load_cluster(reference, gpus=GPUS, nodes=None, overrides={}, near=directory, place="benchmark")
 
@@ -96,10 +92,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flows", type=int, nargs="*", default=FLOWS)
     parser.add_argument("--routing", nargs="*", default=("preset", "ecmp", "spread"))
-    parser.add_argument("--events", type=int, default=1000, help="joins and leaves that are timed")
+    parser.add_argument("--events", type=int, help="joins and leaves that are timed (default: fewer where each costs more)")
     options = parser.parse_args()
-    import tempfile
-
     yardstick = timeouts_per_s()
     print(f"bare timeouts per second: {yardstick:,.0f}")
     print(f"{'routing':8} {'flows':>7} {'links a flow':>12} {'events/s':>9} {'ms an event':>11} {'retimed an event':>16}"
@@ -108,9 +102,10 @@ def main() -> None:
         for routing in options.routing:
             cluster = cluster_with(routing, Path(directory))
             for flows in options.flows:
-                seconds, retimed, links = run(cluster, flows, options.events)
-                each = seconds / options.events
-                print(f"{routing:8} {flows:7,} {links:12.1f} {1 / each:9,.0f} {each * 1e3:11.3f} {retimed / options.events:16.1f}"
+                events = options.events or min(1000, 400_000 // flows)
+                seconds, retimed, links = run(cluster, flows, events)
+                each = seconds / events
+                print(f"{routing:8} {flows:7,} {links:12.1f} {1 / each:9,.0f} {each * 1e3:11.3f} {retimed / events:16.1f}"
                       f" {each * yardstick:17,.0f} {seconds * yardstick / max(1, retimed):14.1f}", flush=True)
 
 

@@ -19,7 +19,7 @@ SUMMARY_KEYS = {
     "bubble_of_total", "bubble_of_ideal", "compute_utilization", "overlap", "exposed_communication_s", "idle_s", "wait_s",
     "peak_memory_bytes", "fits", "communication_bytes", "links", "ranks", "simulated_ranks", "events", "wall_s", "per_rank",
 }  # fmt: skip
-RUN_FILES = {"ops.parquet", "dependencies.parquet", "links.parquet", "memory.parquet", "summary.json", "manifest.json"}
+RUN_FILES = {"ops.parquet", "dependencies.parquet", "links.parquet", "link_totals.parquet", "memory.parquet", "summary.json", "manifest.json"}
 FIXED = ("--set", "cluster=ideal", "--set", "cost={forward: 1 s, backward: 3 s}", "--set", "parallel={pipeline: 2}")
 
 

@@ -90,6 +90,24 @@ def test_a_flow_that_needs_twice_the_bytes_on_one_link_goes_at_half_its_share():
     assert rates == [5, 5]
 
 
+def test_flows_of_unequal_weight_leave_nothing_that_another_could_use():
+    # On link 0 the first flow moves a quarter of its bytes. The third flow has 11 (link 2), so that the first has 13 of link 1 and takes
+    # 3.25 of link 0: the second has the other 16.75, though half of link 0 would be less than what the first could take.
+    scale = 10**6
+    first = (Crossing(0, 1, 4, 1), Crossing(1, 1, 1, 1))
+    flows = [first, (Crossing(0, 1, 1, 1),), (Crossing(1, 1, 1, 1), Crossing(2, 1, 1, 1))]
+    rates = [rate for rate, _ in shares(flows, [20 * scale, 24 * scale, 11 * scale])]
+    assert rates == [13 * scale, 16_750_000, 11 * scale]
+
+
+def test_unequal_weights_in_a_circle_come_to_an_end():
+    # Each flow is limited where another takes half: no link can be settled before the others.
+    flows = [(Crossing(a, 1, 1, 1), Crossing((a + 1) % 3, 1, 2, 1)) for a in range(3)]
+    rates = [rate for rate, _ in shares(flows, [100, 100, 100])]
+    assert len(set(rates)) == 1
+    assert 50 <= rates[0] <= 66
+
+
 paths = st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True)
 flow = st.tuples(st.integers(0, 50).map(lambda n: n * S // 10), st.integers(1, 40).map(lambda n: n * GB // 4), paths)
 
@@ -135,3 +153,15 @@ def test_settling_what_is_reached_equals_sharing_anew_among_all(capacities, flow
             assert one.rate == pytest.approx(rate, rel=1e-12)
 
     ends(capacities, flows, look)
+
+
+@given(st.lists(st.sampled_from([1, 2, 5, 7, 10]), min_size=5, max_size=5), st.lists(flow, min_size=1, max_size=12))
+def test_what_a_link_keeps_count_of_is_the_sum_over_its_flows(capacities, flows):
+    def look(network):
+        for number, link in network._links.items():
+            assert link.used == sum(f.rate for f in link.flows)
+            assert link.connections == len(link.flows)
+            assert set(link.limited) == {f for f in link.flows if f.slowest == number}
+            assert link.used <= link.capacity
+
+    ends([capacity * GB for capacity in capacities], flows, look)
