@@ -2,7 +2,7 @@
 
 Flows between random pairs of 1,024 GPUs of a fat-tree, as many at once as a row says: whoever is across is followed by another, so that
 every end is an event at a time of its own, with a leave and a join. The time of an event and of a change of a flow's rate is
-given in bare SimPy timeouts of the same run: the first grows with the flows that an event affects, the second hardly at all.
+given in bare SimPy timeouts of the same run: what an event costs grows with the flows whose rates it changes.
 """
 
 from __future__ import annotations
