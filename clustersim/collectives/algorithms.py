@@ -38,13 +38,14 @@ class Send(NamedTuple):
 class Phase(NamedTuple):
     """What each member sends (by position), in ``steps`` messages that follow one another; ``turns``: round a ring, over every hop;
 
-    ``in_switch``: messages inside a node go to its switch and back.
+    ``in_switch``: messages inside a node go to its switch and back, and hold the links ``occupancy`` times as long as their bytes.
     """
 
     steps: int
     sends: tuple[tuple[Send, ...], ...]
     turns: bool = False
     in_switch: bool = False
+    occupancy: Fraction = Fraction(1)
 
 
 class Layout(NamedTuple):
@@ -203,12 +204,12 @@ def _in_switch(op: str, layout: Layout) -> tuple[Phase, ...]:
 
     Messages to the switch are written as those of a ring, whose hops also go up one member's link and down the next one's.
     """
-    share = 1 / layout.in_switch
+    whole = Fraction(1)
     sends: list[tuple[Send, ...]] = [()] * len(layout.ring)
     for node in layout.nodes:
         for member, following in zip(node, node[1:] + node[:1], strict=True):
-            sends[member] = (Send(following, share),)
-    inside = Phase(1, tuple(sends), in_switch=True)
+            sends[member] = (Send(following, whole),)
+    inside = Phase(1, tuple(sends), in_switch=True, occupancy=1 / layout.in_switch)
     if len(layout.nodes) == 1:
         return (inside,)
     part = Fraction(1) if op == "broadcast" else Fraction(1, len(layout.nodes[0]))

@@ -46,11 +46,12 @@ class Pace(NamedTuple):
 
 
 class LaidPhase(NamedTuple):
-    """One phase of a group: its pace, what each member's messages load, and the sum."""
+    """One phase of a group: its pace, what each member's messages load, the sum, and how much longer than their bytes they hold it."""
 
     pace: Pace
     by_member: tuple[Carried, ...]
     total: Carried
+    occupancy: Fraction
 
 
 def lay_phases(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, or_ring: bool = False) -> list[LaidPhase]:
@@ -82,7 +83,7 @@ def _lay(cluster: Cluster, group: Sequence[int], phase: Phase) -> LaidPhase:
             _add(total, link, share)
         by_member.append(own)
     pace = Pace(phase.steps, phase.turns, tuple(sorted(Hop(*hop, count) for hop, count in hops.items())))
-    return LaidPhase(pace, tuple(by_member), total)
+    return LaidPhase(pace, tuple(by_member), total, phase.occupancy)
 
 
 def _kind(cluster: Cluster, links: tuple[tuple[int, Fraction], ...]) -> str:
@@ -97,7 +98,7 @@ def _add(carried: Carried, link: int, share: Fraction) -> None:
 
 
 def bytes_ps(loads: Sequence[tuple[Fraction, int]], payload_bytes: int, protocol: Protocol) -> int:
-    """Time of the bytes of a phase on the slowest of its links, given as (share of the payload, capacity in bytes/s)."""
+    """Time of the bytes of a phase on the slowest of its links, given as (share of the payload that holds it, capacity in bytes/s)."""
     slowest = max((share / capacity for share, capacity in loads), default=Fraction(0)) * protocol.wire
     return transfer_ps(payload_bytes * slowest.numerator, slowest.denominator) if slowest else 0
 
@@ -122,7 +123,7 @@ def alone_ps(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, pa
     100000000000
     """
     phases = [
-        (phase.pace, [(share, cluster.link_figures(link)[1]) for link, share in phase.total.items()])
+        (phase.pace, [(share * phase.occupancy, cluster.link_figures(link)[1]) for link, share in phase.total.items()])
         for phase in lay_phases(cluster, group, op, algorithm)
     ]
     under = time_ps(phases, payload_bytes)

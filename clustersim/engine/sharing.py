@@ -17,7 +17,7 @@ WORK_PER_BYTE = 10**18
 
 
 class Crossing(NamedTuple):
-    """A flow's use of one link: its bytes there are ``weight_numerator / weight_denominator`` of those on its busiest link."""
+    """A flow's use of one link: it holds it ``weight_numerator / weight_denominator`` times as much as its busiest link."""
 
     link: int
     weight_numerator: int
@@ -39,10 +39,10 @@ def demand(loads: Sequence[Load]) -> Demand:
     >>> demand([Load(0, Fraction(10)), Load(3, Fraction(5))]).on[3]
     Crossing(link=3, weight_numerator=1, weight_denominator=2, connections=1)
     """
-    most = max(load.volume_bytes for load in loads)
+    most = max(load.held_bytes for load in loads)
     crossings = []
     for load in loads:
-        weight = load.volume_bytes / most
+        weight = load.held_bytes / most
         if weight:
             crossings.append(Crossing(load.link, weight.numerator, weight.denominator, load.connections))
     on = {crossing.link: crossing for crossing in crossings}

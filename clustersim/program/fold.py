@@ -28,10 +28,11 @@ class Use(NamedTuple):
 
 
 class PhaseUse(NamedTuple):
-    """One phase of a group: its pace and the links it loads."""
+    """One phase of a group: its pace, the links it loads, and how much longer than their bytes it holds them."""
 
     pace: Pace
     uses: tuple[Use, ...]
+    occupancy: Fraction
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _quotient(
                         Use(link, amounts.shares[amount], colours.crossing[first_link[link]][number, phase, key[1], amount])
                         for link, (amount,) in by_class.items()
                     ]
-                    found.append(PhaseUse(place.pace[phase][instance], tuple(uses)))
+                    found.append(PhaseUse(place.pace[phase][instance], tuple(uses), place.occupancy[phase]))
                 phases.append(tuple(found))
             group[place.place, position] = numbers[key]
     return Fold(

@@ -102,13 +102,13 @@ def _transfer(exchange: Exchange, folding: Fold, group: int, cluster: Cluster, p
     if exchange.fixed_ps is not None:
         return Transfer(label, (phases.setdefault(Phase(exchange.fixed_ps), len(phases)),))
     laid = folding.phases[group]
-    alone = [(one.pace, [(use.share, cluster.link_figures(folding.links[use.link])[1]) for use in one.uses]) for one in laid]
+    alone = [(one.pace, [(use.share * one.occupancy, cluster.link_figures(folding.links[use.link])[1]) for use in one.uses]) for one in laid]
     protocol = fastest(cluster.protocols, time_ps(alone, exchange.payload_bytes))
     found = []
     for position, one in enumerate(laid):
         latency = one.pace.latency_ps(protocol) + (0 if position else protocol.base_ps)
         volume = exchange.payload_bytes * protocol.wire
-        found.append(Phase(latency, tuple(Load(use.link, use.share * volume, use.groups) for use in one.uses)))
+        found.append(Phase(latency, tuple(Load(use.link, use.share * volume, use.groups, one.occupancy) for use in one.uses)))
     if cluster.ideal and exchange.dimension == "pipeline":
         return Transfer(label, (), delay_ps=sum(phase.latency_ps for phase in found))
     return Transfer(label, tuple(phases.setdefault(phase, len(phases)) for phase in found))

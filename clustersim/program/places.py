@@ -47,7 +47,7 @@ Carried = tuple[tuple[int, int], ...]  # (link, amount number)
 class GroupLoads:
     """The groups of a place (of copy numbers, and of ranks), the group of each copy, and by phase what each copy sends over
 
-    which links, what each group does in all, and the pace of each group.
+    which links, what each group does in all, the pace of each group, and by phase for how long links are held.
     """
 
     place: Place
@@ -57,6 +57,7 @@ class GroupLoads:
     by_copy: list[list[Carried]]
     by_group: list[list[Carried]]
     pace: list[list[Pace | None]]
+    occupancy: list[Fraction]
 
 
 def groups_of(grid: Grid, place: Place, copies: list[tuple[int, int]]) -> tuple[list[list[int]], list[tuple[int, ...]], list[int]]:
@@ -77,17 +78,19 @@ def place_loads(cluster: Cluster, grid: Grid, place: Place, copies: list[tuple[i
     by_copy: list[list[Carried]] = []
     by_group: list[list[Carried]] = []
     pace: list[list[Pace | None]] = []
+    occupancy: list[Fraction] = []
     for group, (members, here) in enumerate(zip(groups, ranks, strict=True)):
         for number, phase in enumerate(lay_phases(cluster, here, place.op, place.algorithm, or_ring=True)):
             if number == len(by_copy):
                 by_copy.append([()] * len(copies))
                 by_group.append([()] * len(groups))
                 pace.append([None] * len(groups))
+                occupancy.append(phase.occupancy)
             for copy, own in zip(members, phase.by_member, strict=False):  # a receiver is no copy of its own
                 by_copy[number][copy] = _numbered(own, amounts)
             by_group[number][group] = _numbered(phase.total, amounts)
             pace[number][group] = phase.pace
-    return GroupLoads(place, groups, ranks, group_of, by_copy, by_group, pace)
+    return GroupLoads(place, groups, ranks, group_of, by_copy, by_group, pace, occupancy)
 
 
 def _numbered(carried: dict[int, Fraction], amounts: Amounts) -> Carried:

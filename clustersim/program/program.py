@@ -14,11 +14,20 @@ import numpy as np
 
 
 class Load(NamedTuple):
-    """Bytes over one link, and the number of equal connections there that the simulated one stands for."""
+    """Bytes over one link, and the number of equal connections there that the simulated one stands for.
+
+    ``occupancy``: the link is held as long as for so many times the bytes, 1 when they use all of its capacity.
+    """
 
     link: int
     volume_bytes: Fraction
     connections: int = 1
+    occupancy: Fraction = Fraction(1)
+
+    @property
+    def held_bytes(self) -> Fraction:
+        """The bytes for which the link would be held as long at its whole capacity."""
+        return self.volume_bytes * self.occupancy
 
 
 class Phase(NamedTuple):

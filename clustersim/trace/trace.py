@@ -97,7 +97,7 @@ def _link_use(program: Program, outcome: Outcome) -> pd.DataFrame:
     rows = []
     for number, one in enumerate(program.phases):
         mine = order[bounds[number] : bounds[number + 1]]
-        most = max((load.volume_bytes for load in one.loads), default=0)
+        most = max((load.held_bytes for load in one.loads), default=0)
         for load in one.loads:
             share = float(load.volume_bytes / most) * load.connections
             rows.append((np.full(len(mine), load.link), start[mine], end[mine], rate[mine] * share))

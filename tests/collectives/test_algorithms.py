@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from simpy import Environment
 
 from clustersim.cluster.spec import Route
-from clustersim.collectives.algorithms import ALGORITHMS, OPS, algorithms_for, binary_tree, flat, plan
+from clustersim.collectives.algorithms import ALGORITHMS, OPS, algorithms_for, binary_tree, flat, plan, sent_share
 from clustersim.collectives.layout import lay_out
 from clustersim.collectives.loads import alone_ps, lay_phases
 from clustersim.engine.events import Signal, call_after
@@ -206,3 +206,13 @@ def test_a_collective_takes_as_long_as_its_messages(op, algorithm, n, per_node):
     for size in (1, 10**6 + 1, 10**9):
         expected, steps = expanded_ps(star, op, algorithm, size)
         assert alone_ps(star, range(n), op, algorithm, size) == pytest.approx(expected, abs=steps)
+
+
+def test_a_switch_that_reduces_takes_the_payload_once_each_way():
+    star = Star(8, 100 * GB, 1000)
+    star.in_switch = Fraction(1, 2)
+    (phase,) = lay_phases(star, range(8), "all_reduce", "in-switch")
+    assert set(phase.total.values()) == {ONE} and len(phase.total) == 16  # up and down of every member, the payload and no more
+    assert sent_share("all_reduce", "in-switch", lay_out(star, range(8))) == 1
+    # Half the capacity is all that it reaches: 10 GB at 50 GB/s.
+    assert alone_ps(star, range(8), "all_reduce", "in-switch", 10 * GB) == 1000 + S // 5

@@ -88,3 +88,22 @@ def test_scatter_gather_sends_each_tensor_rank_its_part():
     # Beside the all-reduces, each of t ranks sends (t-1)/t of every arriving message on to the others.
     all_reduces = 4 * LAYERS * m * BSH * 2 * (t - 1)
     assert done.summary["communication_bytes"]["tensor"] == all_reduces + boundaries * BSH * (t - 1)
+
+
+def test_a_switch_that_reduces_is_sent_the_payload_once():
+    m, t = 2, 8
+    done = simulated(
+        f"""
+model: {{layers: {LAYERS}, hidden: {HIDDEN}, heads: 16, vocab: {VOCAB}}}
+cluster: dgx-h100
+parallel: {{tensor: {t}}}
+strategy: standard
+batch: {{global: {MICRO * m}, micro: {MICRO}, sequence: {SEQUENCE}}}
+collectives: in-switch
+"""
+    )
+    messages = 4 * LAYERS * m * t
+    assert done.summary["communication_bytes"]["tensor"] == messages * BSH
+    # Each goes up one link and comes down another; protocols may add to the bytes on the wire, at most twice.
+    on_links = done.summary["links"]["nvlink"]["bytes"]
+    assert 2 * messages * BSH <= on_links + messages and on_links <= 4 * messages * BSH + messages
