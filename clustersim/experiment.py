@@ -24,7 +24,8 @@ from clustersim import document, presets
 from clustersim.cluster.load import load_cluster
 from clustersim.cluster.rates import OVERRIDE_KEYS
 from clustersim.cluster.spec import LINK_KINDS, Cluster
-from clustersim.collectives.algorithms import ALGORITHMS
+from clustersim.collectives.algorithms import ALGORITHMS, able
+from clustersim.collectives.layout import lay_out
 from clustersim.document import Document, Section
 from clustersim.model.flops import RECOMPUTE
 from clustersim.model.load import load_model
@@ -144,6 +145,7 @@ def parse(read: Document, near: Path) -> Experiment:
     micro_batches = global_batch // (micro_batch * grid.data)
     _check_passes(read, model.layers, micro_batches, copies=1)
     strategy = _read_strategy(top)
+    collectives = top.choice("collectives", ("auto", *ALGORITHMS), "multi-ring")
     try:
         schedule = strategies.build(strategy, model.layers, grid.pipeline, micro_batches)
     except ValueError as error:
@@ -162,8 +164,8 @@ def parse(read: Document, near: Path) -> Experiment:
         precision=precision,
         recompute=top.choice("recompute", RECOMPUTE, "none"),
         cost=cost,
-        collectives=top.choice("collectives", ("auto", *ALGORITHMS), "multi-ring"),
-        warnings=tuple(_warnings(strategy, schedule, grid)),
+        collectives=collectives,
+        warnings=(*_warnings(strategy, schedule, grid), *_collective_warnings(collectives, strategy, cluster, grid)),
         document=read,
     )
 
@@ -276,6 +278,22 @@ def _read_strategy(top: Section) -> Strategy:
         prefetch=section.integer("prefetch", preset.prefetch, minimum=0, maximum=10**6),
         scatter_gather=section.boolean("scatter_gather", preset.scatter_gather),
     )
+
+
+def _collective_warnings(algorithm: str, strategy: Strategy, cluster: Cluster, grid: Grid) -> list[str]:
+    """What a named algorithm does not do in this job, and so runs as multi-ring."""
+    if algorithm in ("auto", "multi-ring"):
+        return []
+    data = ("all_reduce",) if strategy.partition == "none" else ("reduce_scatter", "all_gather")
+    tensor = ("all_reduce", "all_gather") if strategy.scatter_gather and grid.pipeline > 1 else ("all_reduce",)
+    wanted = (("tensor", tensor, grid.tensor_group(0, 0)), ("data", data, grid.data_group(0, 0)))
+    return [
+        f"collectives: {algorithm} has no {op.replace('_', '-')} for the {dimension}-parallel groups of this job, which runs as multi-ring"
+        for dimension, ops, group in wanted
+        if len(group) > 1
+        for op in ops
+        if able(op, algorithm, lay_out(cluster, group)) != algorithm
+    ]
 
 
 def _warnings(strategy: Strategy, schedule: Schedule, grid: Grid) -> list[str]:

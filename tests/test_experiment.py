@@ -161,3 +161,29 @@ def test_any_values_make_an_experiment_or_one_line(changes):
         parsed(text=yaml.safe_dump(data, allow_unicode=True))
     except InputError as error:
         assert str(error).startswith("e.yaml") and len(str(error)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "partition", "words"),
+    [
+        ("tree", "parameters", ["tree has no reduce-scatter for the data", "tree has no all-gather for the data"]),
+        ("hierarchical", "none", ["hierarchical has no all-reduce for the tensor", "hierarchical has no all-reduce for the data"]),
+        ("ring", "parameters", []),
+        ("auto", "parameters", []),
+    ],
+)
+def test_what_a_named_algorithm_does_not_do_is_a_warning(algorithm, partition, words):
+    from tests.helpers import parsed
+
+    warnings = parsed(
+        f"""
+model: {{layers: 4, hidden: 64, heads: 8}}
+cluster: dgx-a100
+parallel: {{data: 3, tensor: 8}}
+strategy: {{name: lga, partition: {partition}}}
+batch: {{global: 6, micro: 1, sequence: 128}}
+collectives: {algorithm}
+"""
+    ).warnings
+    assert len(warnings) == len(words)
+    assert all(word in warning for word, warning in zip(words, warnings, strict=True))

@@ -87,3 +87,13 @@ def test_every_shipped_experiment_loads():
 
         assert load(path).grid.ranks >= 1
         assert f"`{path.stem}`" in README
+
+
+@pytest.mark.parametrize(("name", "strategies"), [("pipeline-shapes", "standard,lga,mpp"), ("x-32-ethernet", "standard,lga")])
+def test_the_committed_results_are_what_the_command_gives(name, strategies, tmp_path, capsys):
+    assert main(["compare", name, "--strategies", strategies, "-o", str(tmp_path), "--json"]) == 0
+    for run in json.loads(capsys.readouterr().out)["runs"]:
+        kept = json.loads((ROOT / "results" / name / run.pop("strategy") / "summary.json").read_text(encoding="utf-8"))
+        for timed in ("wall_s", "events"):
+            del run[timed], kept[timed]
+        assert run == kept

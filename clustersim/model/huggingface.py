@@ -59,6 +59,9 @@ _FAMILIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 _EXTRA_POSITIONS: Mapping[str, int] = MappingProxyType({"gpt2": 0, "gpt_bigcode": 0, "opt": 2})
 
 
+_ENCODERS = ("albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "modernbert", "roberta", "xlm-roberta")
+
+
 def load_config(path: Path) -> Model:
     """The model of a Hugging Face ``config.json``; InputError, with file, line and key, when it is not complete or supported.
 
@@ -169,6 +172,8 @@ def _refuse_unsupported(section: Section) -> None:
         section.error(
             "kv_lora_rank", "multi-head latent attention is not supported yet; allowed: multi-head and grouped-query attention"
         )
+    if section.text("model_type", "") in _ENCODERS:
+        section.error("model_type", f"{section.raw('model_type')} is an encoder; allowed: decoder-only models")
     if section.boolean("is_encoder_decoder", False):
         section.error("is_encoder_decoder", "encoder-decoder models are not supported; allowed: decoder-only models")
     projection = section.integer("word_embed_proj_dim", None)

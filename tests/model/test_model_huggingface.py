@@ -243,3 +243,10 @@ def test_what_is_no_json_object_is_refused_in_one_line(tmp_path, text):
     with pytest.raises(InputError, match="config.json") as caught:
         load_config(path)
     assert "\n" not in str(caught.value)
+
+
+def test_an_encoder_is_refused(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "bert", "num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "vocab_size": 30522}')
+    with pytest.raises(InputError, match=r"config.json:1: model_type: bert is an encoder; allowed: decoder-only models"):
+        load_config(path)
