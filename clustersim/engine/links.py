@@ -13,29 +13,30 @@ from typing import NamedTuple
 from simpy import Environment
 
 from clustersim.engine.events import Signal
-from clustersim.engine.sharing import RATE_PER_BYTE_S, Crossing, alone, demand, shares
+from clustersim.engine.sharing import RATE_PER_BYTE_S, WEIGHT_BITS, Crossing, alone, demand, shares
 from clustersim.program.program import Links, Phase
+from clustersim.units import PS_PER_S
 
 
 class Segment(NamedTuple):
-    """A phase at one rate, on its busiest link, for a time."""
+    """A phase at one pace, so much of it a second, for a time."""
 
     phase: int
     start_ps: int
     end_ps: int
-    rate_bytes_s: float
+    pace_per_s: float
 
 
 class Way(NamedTuple):
     """What all flows of a phase have in common: work, links, and the rate of a flow that meets no other with the link that sets it.
 
-    ``most`` is what such a flow takes of each of its links, in the order of ``crossings``.
+    ``most`` is what such a flow takes of each of its links, in the order of ``crossings``; ``weight`` is by link.
     """
 
     work: int
     crossings: tuple[Crossing, ...]
     links: tuple[Link, ...]
-    on: dict[int, Crossing]
+    weight: dict[int, int]
     alone: tuple[int, int]
     most: tuple[int, ...]
 
@@ -56,15 +57,15 @@ class Flow:
 class Link:
     """One directed link. Its process sleeps until the earliest completion among the flows whose pace it sets.
 
-    ``used`` is what the flows take of it at their rates, ``wanted`` what they would take if each were alone, ``limited`` the flows
-    whose pace it sets. All are kept up to date, so that an event costs nothing for flows that it does not change.
+    ``used`` is what the flows take of it at their rates, ``wanted`` what they would take if each were alone, ``weights`` the sum of
+    their weights there, ``limited`` the flows whose pace it sets. All are kept up to date, so that an event costs nothing for flows that it does not change.
     """
 
     def __init__(self, network: Network, number: int, capacity: int) -> None:
         self.network, self.env, self.number, self.capacity = network, network.env, number, capacity
         self.flows: dict[Flow, None] = {}
         self.limited: dict[Flow, None] = {}
-        self.used = self.wanted = self.connections = 0
+        self.used = self.wanted = self.connections = self.weights = 0
         self.completions: list[tuple[int, int, int, Flow]] = []
         self.alarm = Signal(self.env)
         self.alarm_at: int | None = None
@@ -77,8 +78,8 @@ class Link:
 
     @property
     def rounding(self) -> int:
-        """Rates are whole numbers, so that equal shares may leave a few units of a full link unused."""
-        return _ROUNDING * self.connections
+        """Rates are whole numbers, so that fair shares may leave a few units of a full link unused."""
+        return _ROUNDING * (self.connections + (self.weights >> WEIGHT_BITS) + 1)
 
     def expect(self, flow: Flow, at: int) -> None:
         """``flow`` will be across at this time, unless its rate changes before."""
@@ -145,6 +146,7 @@ class Network:
         for link, crossing, most in zip(way.links, way.crossings, way.most):
             link.flows[flow] = None
             link.connections += crossing.connections
+            link.weights += crossing.connections * crossing.weight
             link.wanted += most
             contested = contested or link.wanted > link.capacity
         if contested:
@@ -164,19 +166,21 @@ class Network:
             if link.limited:
                 self._settle_later(link.limited)
             link.connections -= crossing.connections
+            link.weights -= crossing.connections * crossing.weight
             link.wanted -= most
         self._unsettled.pop(flow, None)
         flow.done.after(0)
 
     def _find_way(self, phase: int) -> Way:
-        work, crossings, on = demand(self._phases[phase].loads)
+        work, crossings = demand(self._phases[phase].loads, self._capacities)
         for crossing in crossings:
             if crossing.link not in self._links:
                 self._links[crossing.link] = Link(self, crossing.link, self._capacities[crossing.link])
         links = tuple(self._links[crossing.link] for crossing in crossings)
         rate, slowest = alone(crossings, self._capacities)
-        most = tuple(crossing.connections * _share(crossing, rate) for crossing in crossings)
-        return Way(work, crossings, links, on, (rate, slowest), most)
+        most = tuple(crossing.connections * crossing.share(rate) for crossing in crossings)
+        weight = {crossing.link: crossing.weight for crossing in crossings}
+        return Way(work, crossings, links, weight, (rate, slowest), most)
 
     def _settle_later(self, flows: Iterable[Flow]) -> None:
         if not self._unsettled:
@@ -213,27 +217,25 @@ class Network:
                 number = crossing.link
                 if number not in left:
                     left[number] = link.capacity - link.used
-                left[number] += crossing.connections * _share(crossing, flow.rate)
+                left[number] += crossing.connections * crossing.share(flow.rate)
         return contested
 
     def _no_longer_fair(
         self, found: dict[Flow, tuple[int, int]], contested: list[list[Crossing]], left: dict[int, int]
     ) -> dict[Flow, None]:
-        """Flows not in ``found`` that have more on a link than one that it limits, or that their own link could give more."""
+        """Flows not in ``found`` that have more than one that their link limits, or that their own link could give more."""
         inside = dict.fromkeys(left, 0)  # by link: how many of its flows are in ``found``,
         rest = dict(left)  # what they leave,
-        most = dict.fromkeys(left, 0)  # the greatest share that one of them has,
+        most = dict.fromkeys(left, 0)  # the greatest rate that one of them has,
         least: dict[int, int] = {}  # and the least of one that the link limits
         for crossings, (rate, slowest) in zip(contested, found.values(), strict=True):
-            for crossing in crossings:
-                link, above, below, connections = crossing
-                share = rate if above == below else -(-rate * above // below)
+            for link, weight, connections in crossings:
                 inside[link] += 1
-                rest[link] -= connections * share
-                if share > most[link]:
-                    most[link] = share
-                if link == slowest and share < least.get(link, share + 1):
-                    least[link] = share
+                rest[link] -= connections * (rate * weight >> WEIGHT_BITS)
+                if rate > most[link]:
+                    most[link] = rate
+                if link == slowest and rate < least.get(link, rate + 1):
+                    least[link] = rate
         reached: dict[Flow, None] = {}
         for number, count in inside.items():
             link = self._links[number]
@@ -242,12 +244,15 @@ class Network:
             rounding = link.rounding
             full = rest[number] <= rounding
             for flow in link.limited:
-                if flow not in found and (not full or _share(flow.way.on[number], flow.rate) + rounding < most[number]):
-                    reached[flow] = None
+                if flow not in found:
+                    less = most[number] - flow.rate
+                    if not full or (less > 0 and less * flow.way.weight[number] >> WEIGHT_BITS > rounding):
+                        reached[flow] = None
             if number in least:
-                fair = least[number] + rounding
+                fair = least[number]
                 for flow in link.flows:
-                    if flow not in found and _share(flow.way.on[number], flow.rate) > fair:
+                    more = flow.rate - fair
+                    if more > 0 and flow not in found and more * flow.way.weight[number] >> WEIGHT_BITS > rounding:
                         reached[flow] = None
         return reached
 
@@ -266,11 +271,8 @@ class Network:
     def _take(self, flow: Flow, rate: int) -> None:
         """The flow takes of its links what this rate needs."""
         before = flow.rate
-        for link, (_, above, below, connections) in zip(flow.way.links, flow.crossings):
-            if above == below:
-                link.used += connections * (rate - before)
-            else:
-                link.used += connections * (-(-rate * above // below) + -before * above // below)
+        for link, (_, weight, connections) in zip(flow.way.links, flow.crossings):
+            link.used += connections * ((rate * weight >> WEIGHT_BITS) - (before * weight >> WEIGHT_BITS))
 
     def _limit(self, flow: Flow, slowest: int) -> None:
         if slowest != flow.slowest:
@@ -282,7 +284,7 @@ class Network:
     def _record(self, flow: Flow) -> None:
         now = self.env.now
         if now > flow.since:
-            self.segments.append(Segment(flow.phase, flow.since, now, flow.rate / RATE_PER_BYTE_S))
+            self.segments.append(Segment(flow.phase, flow.since, now, flow.rate * PS_PER_S / flow.way.work))
 
 
 _ROUNDING = 4  # rate units for each connection
@@ -291,8 +293,3 @@ _FEW = 16  # completions that are not worth tidying up
 
 def _number(flow: Flow) -> int:
     return flow.number
-
-
-def _share(crossing: Crossing, rate: int) -> int:
-    """What one connection takes of a link, at a rate of its flow."""
-    return -(-rate * crossing.weight_numerator // crossing.weight_denominator)

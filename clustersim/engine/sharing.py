@@ -1,11 +1,14 @@
 """Max-min fair sharing: what each flow gets when flows meet on links. Integers only, so that equal cases are equal.
 
-Rates are in units of 1e-6 bytes/s and work in units of 1e-18 bytes, so that work = rate x picoseconds.
+Rates are in units of 1e-6 bytes/s and work in units of 1e-18 bytes, so that work = rate x picoseconds. The rate of a flow counts its
+bytes on its bottleneck, the link that holds it up longest when it meets no other; what it takes of another link is so many times
+that, its weight there.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -14,44 +17,46 @@ from clustersim.program.program import Load
 
 RATE_PER_BYTE_S = 10**6
 WORK_PER_BYTE = 10**18
+WEIGHT_BITS = 60
+UNIT_WEIGHT = 1 << WEIGHT_BITS
+"""Weights are whole numbers too: so many times that of the bottleneck, which is exact for 1 and to 1e-18 for any other."""
 
 
 class Crossing(NamedTuple):
-    """A flow's use of one link: it holds it ``weight_numerator / weight_denominator`` times as much as its busiest link."""
+    """A flow's use of one link: ``weight`` in units of ``UNIT_WEIGHT``, for each of so many equal connections."""
 
     link: int
-    weight_numerator: int
-    weight_denominator: int
-    connections: int
+    weight: int = UNIT_WEIGHT
+    connections: int = 1
+
+    def share(self, rate: int) -> int:
+        """What one connection takes of the link, at a rate of its flow."""
+        return rate * self.weight >> WEIGHT_BITS
 
 
 class Demand(NamedTuple):
-    """What a flow asks of the network: its work on its busiest link, and the links it crosses, in order and by link."""
+    """What a flow asks of the network: its work on its bottleneck, and the links it crosses."""
 
     work: int
     crossings: tuple[Crossing, ...]
-    on: dict[int, Crossing]
 
 
-def demand(loads: Sequence[Load]) -> Demand:
-    """The demand of a transfer.
+def demand(loads: Sequence[Load], capacities: Mapping[int, int] | Sequence[int]) -> Demand:
+    """The demand of a transfer on links of these capacities, in rate units.
 
-    >>> demand([Load(0, Fraction(10)), Load(3, Fraction(5))]).on[3]
-    Crossing(link=3, weight_numerator=1, weight_denominator=2, connections=1)
+    >>> work, crossings = demand([Load(0, Fraction(10)), Load(1, Fraction(5))], [100, 10])
+    >>> work == 5 * WORK_PER_BYTE, [crossing.weight / UNIT_WEIGHT for crossing in crossings]
+    (True, [2.0, 1.0])
     """
-    most = max(load.held_bytes for load in loads)
-    crossings = []
-    for load in loads:
-        weight = load.held_bytes / most
-        if weight:
-            crossings.append(Crossing(load.link, weight.numerator, weight.denominator, load.connections))
-    on = {crossing.link: crossing for crossing in crossings}
-    return Demand(max(1, round(most * WORK_PER_BYTE)), tuple(crossings), on)
+    _, most = max((load.held_bytes / capacities[load.link], load.held_bytes) for load in loads)
+    held = [(load.link, load.held_bytes, load.connections) for load in loads if load.held_bytes]
+    crossings = tuple(Crossing(link, _rounded_up(UNIT_WEIGHT * size / most), connections) for link, size, connections in held)
+    return Demand(max(1, round(most * WORK_PER_BYTE)), crossings)
 
 
 def alone(crossings: Sequence[Crossing], capacities: Mapping[int, int] | Sequence[int]) -> tuple[int, int]:
     """The rate of a flow that meets no other, and the link that sets it."""
-    rate, link = min((capacities[link] // connections * below // above, link) for link, above, below, connections in crossings)
+    rate, link = min(((capacities[link] << WEIGHT_BITS) // (connections * weight), link) for link, weight, connections in crossings)
     return max(1, rate), link
 
 
@@ -62,138 +67,83 @@ def shares(
 ) -> list[tuple[int, int]]:
     """The rate of each flow, and the link that sets it.
 
-    Every connection on a link has an equal share of what the flows that are limited elsewhere leave; a flow goes at the pace of
-    its scarcest link (progressive filling: Bertsekas and Gallager, Data Networks, section 6.5.2). ``capacities`` by link, in
-    rate units. ``limits`` are the rates that the flows would have alone, with the links that set them; where they are given, links
-    that cannot hold up a flow any further may be left out of ``flows``.
+    All rates rise together; where a link is full, those of the flows that cross it stay (progressive filling: Bertsekas and
+    Gallager, Data Networks, section 6.5.2). ``capacities`` by link, in rate units. ``limits`` are the rates that the flows would
+    have alone, with the links that set them; where they are given, links that can hold up no flow may be left out of ``flows``.
 
-    >>> a, b = Crossing(0, 1, 1, 1), Crossing(1, 1, 1, 1)
+    >>> a, b = Crossing(0), Crossing(1)
     >>> [rate for rate, _ in shares([(a, b), (a,), (b,)], [10, 4])]
     [2, 8, 2]
     """
     if limits is None:
         limits = [alone(crossings, capacities) for crossings in flows]
-    filling = _Filling(flows, capacities, limits)
-    waiting = [(filling.level(link), link) for link in filling.left]
-    heapq.heapify(waiting)
-    aside: list[int] = []  # scarce links on which some flow is limited by another link that is not full yet
-    progress, force = True, False
-    while waiting or aside:
-        if not waiting:
-            # No link at all whose flows are all limited there: unequal weights in a circle. The scarcest goes first.
-            force, progress = not progress, False
-            waiting = [(filling.level(link), link) for link in aside if filling.connections[link]]
-            heapq.heapify(waiting)
-            aside = []
-            continue
-        full = _scarcest(waiting, filling)
-        if not full:
-            continue
-        rates, at_limit, elsewhere = filling.rates(full)
-        if at_limit:
-            filling.take(at_limit)
-            for link in full:
-                if filling.connections[link]:
-                    heapq.heappush(waiting, (filling.level(link), link))
-            continue
-        for link in full:
-            if link in elsewhere and not force:
-                aside.append(link)
-        if force or not elsewhere:
-            taken = rates
+    filling = _Filling(flows, capacities)
+    by_limit = sorted(range(len(flows)), key=limits.__getitem__, reverse=True)
+    while by_limit:
+        number = by_limit[-1]
+        if filling.result[number][0]:
+            by_limit.pop()
+        elif limits[number][0] <= filling.next_level():
+            filling.stay(number, *limits[by_limit.pop()])
         else:
-            whole = set(full).difference(elsewhere)
-            taken = {number: rates[number] for link in whole for number in filling.on_link[link] if number in rates}
-        if taken:
-            filling.take(taken)
-            progress, force = True, False
+            filling.fill()
     return filling.result
 
 
 class _Filling:
-    """The state of a progressive filling: what is left of each link, for how many connections, and the rates so far."""
+    """The state of a progressive filling: what is left of each link, for how much weight of flows, and the rates so far."""
 
-    def __init__(
-        self,
-        flows: Sequence[Sequence[Crossing]],
-        capacities: Mapping[int, int] | Sequence[int],
-        limits: Sequence[tuple[int, int]],
-    ) -> None:
-        self.flows, self.limits = flows, limits
-        self.result = [(0, -1) if crossings else limit for crossings, limit in zip(flows, limits, strict=True)]
+    def __init__(self, flows: Sequence[Sequence[Crossing]], capacities: Mapping[int, int] | Sequence[int]) -> None:
         left: dict[int, int] = {}
-        connections: dict[int, int] = {}
+        weights: dict[int, int] = {}
         on_link: dict[int, list[int]] = {}
-        heaviest: dict[int, tuple[int, int]] = {}
         for number, crossings in enumerate(flows):
-            for link, above, below, count in crossings:
+            for link, weight, connections in crossings:
                 if link in left:
-                    connections[link] += count
+                    weights[link] += connections * weight
                     on_link[link].append(number)
-                    most, least = heaviest[link]
-                    if above * least > most * below:
-                        heaviest[link] = above, below
                 else:
-                    left[link], connections[link], on_link[link] = capacities[link], count, [number]
-                    heaviest[link] = above, below
-        self.left, self.connections, self.on_link, self.heaviest = left, connections, on_link, heaviest
+                    left[link], weights[link], on_link[link] = capacities[link], connections * weight, [number]
+        self.flows, self.left, self.weights, self.on_link = flows, left, weights, on_link
+        self.result = [(0, -1)] * len(flows)
+        self.waiting = [((left[link] << WEIGHT_BITS) // weights[link], link) for link in left]
+        heapq.heapify(self.waiting)
 
-    def level(self, link: int) -> int:
-        """The rate of the slowest flow that the link limits."""
-        above, below = self.heaviest[link]
-        return self.left[link] // self.connections[link] * below // above
+    def next_level(self) -> float:
+        """The rate at which the next link is full, or less where flows that stay have left it more since it was reckoned."""
+        return self.waiting[0][0] if self.waiting else math.inf
 
-    def rates(self, full: list[int]) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]], set[int]]:
-        """Of the flows on these links: their rates, those that have all they can, and the links with flows that others limit."""
-        flows, limits, left, connections, result = self.flows, self.limits, self.left, self.connections, self.result
-        rates: dict[int, tuple[int, int]] = {}
-        at_limit: dict[int, tuple[int, int]] = {}
-        elsewhere: set[int] = set()
+    def fill(self) -> None:
+        """Let the flows rise to the next level, where those on links that are full stay.
+
+        All links that are full at this level at once, so that the result does not depend on how links and flows are numbered.
+        """
+        waiting, left, weights, result = self.waiting, self.left, self.weights, self.result
+        level = waiting[0][0]
+        full = []
+        while waiting and waiting[0][0] == level:
+            _, link = heapq.heappop(waiting)
+            if weights[link]:
+                now = (left[link] << WEIGHT_BITS) // weights[link]
+                if now > level:
+                    heapq.heappush(waiting, (now, link))
+                else:
+                    full.append(link)
         for link in full:
             for number in self.on_link[link]:
-                if result[number][0]:
-                    continue
-                most = rate, slowest = limits[number]
-                here = 0
-                for other, above, below, _ in flows[number]:
-                    share = left[other] // connections[other]
-                    if above != below:
-                        share = share * below // above
-                    if share < rate:
-                        rate, slowest = share, other
-                    if other == link:
-                        here = share
-                if slowest == most[1] and rate == most[0]:
-                    at_limit[number] = most
-                else:
-                    rates[number] = rate, slowest
-                    if rate < here:
-                        elsewhere.add(link)
-        return rates, at_limit, elsewhere
+                if not result[number][0]:
+                    self.stay(number, level, link)
 
-    def take(self, rates: dict[int, tuple[int, int]]) -> None:
-        left, connections = self.left, self.connections
-        for number, (rate, slowest) in rates.items():
-            self.result[number] = rate, slowest = max(1, rate), slowest
-            for link, above, below, count in self.flows[number]:
-                rest = left[link] - (count * rate if above == below else count * (-(-rate * above // below)))
-                left[link] = rest if rest > 0 else 0
-                connections[link] -= count
+    def stay(self, number: int, rate: int, link: int) -> None:
+        """The flow stays at this rate, because of this link."""
+        rate = max(1, rate)
+        self.result[number] = rate, link
+        left, weights = self.left, self.weights
+        for other, weight, connections in self.flows[number]:
+            rest = left[other] - connections * (rate * weight >> WEIGHT_BITS)
+            left[other] = rest if rest > 0 else 0
+            weights[other] -= connections * weight
 
 
-def _scarcest(waiting: list[tuple[int, int]], filling: _Filling) -> list[int]:
-    """All links that are equally scarce at once, so that the result does not depend on how links and flows are numbered.
-
-    A link to which others have left more than it had when it was put into ``waiting`` goes back to wait its turn.
-    """
-    least, _ = waiting[0]
-    full = []
-    while waiting and waiting[0][0] == least:
-        _, link = heapq.heappop(waiting)
-        if filling.connections[link]:
-            level = filling.level(link)
-            if level > least:
-                heapq.heappush(waiting, (level, link))
-            else:
-                full.append(link)
-    return full
+def _rounded_up(value: Fraction) -> int:
+    return -(-value.numerator // value.denominator)

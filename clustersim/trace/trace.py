@@ -87,20 +87,19 @@ def _name(kind_code: int, part_code: int, stage: int, layer: int, micro_batch: i
 
 
 def _link_use(program: Program, outcome: Outcome) -> pd.DataFrame:
-    """Bytes/s on each link over time, from the rates of the phases; those that meet on a link added up."""
+    """Bytes/s on each link over time, from the paces of the phases; those that meet on a link added up."""
     phase = np.array([segment.phase for segment in outcome.segments], dtype=np.int64)
     start = np.array([segment.start_ps for segment in outcome.segments], dtype=np.int64)
     end = np.array([segment.end_ps for segment in outcome.segments], dtype=np.int64)
-    rate = np.array([segment.rate_bytes_s for segment in outcome.segments], dtype=np.float64)
+    pace = np.array([segment.pace_per_s for segment in outcome.segments], dtype=np.float64)
     order = np.argsort(phase, kind="stable")
     bounds = np.searchsorted(phase[order], np.arange(len(program.phases) + 1))
     rows = []
     for number, one in enumerate(program.phases):
         mine = order[bounds[number] : bounds[number + 1]]
-        most = max((load.held_bytes for load in one.loads), default=0)
         for load in one.loads:
-            share = float(load.volume_bytes / most) * load.connections
-            rows.append((np.full(len(mine), load.link), start[mine], end[mine], rate[mine] * share))
+            volume = float(load.volume_bytes * load.connections)
+            rows.append((np.full(len(mine), load.link), start[mine], end[mine], pace[mine] * volume))
     link, start, end, rate = (np.concatenate(column) for column in zip(*rows, strict=True)) if rows else (np.zeros(0, int),) * 4
     table = _added_up(link, start, end, rate)
     table["link"] = pd.Categorical.from_codes(table["link"], list(program.links.names))

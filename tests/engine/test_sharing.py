@@ -9,7 +9,7 @@ from simpy import Environment
 
 from clustersim.engine.events import Signal, call_after
 from clustersim.engine.links import Network
-from clustersim.engine.sharing import Crossing, shares
+from clustersim.engine.sharing import UNIT_WEIGHT, Crossing, shares
 from clustersim.program.program import Links, Load, Phase
 
 GB = 10**9
@@ -19,11 +19,15 @@ S = 10**12
 def ends(capacities, flows, look=None):
     """End times in ps of flows (start_ps, bytes, links) on links of the given bytes/s, and the network.
 
+    ``links``: their numbers, or by number what part of the bytes crosses it, and over how many connections.
     ``look(network)`` is called at the end of each instant.
     """
     env = Environment(initial_time=0)
     links = Links(tuple(map(str, range(len(capacities)))), ("network",) * len(capacities), tuple(capacities), (1,) * len(capacities))
-    phases = [Phase(0, tuple(Load(link, Fraction(size)) for link in path)) for _, size, path in flows]
+    phases = []
+    for _, size, path in flows:
+        uses = path if isinstance(path, dict) else dict.fromkeys(path, (1, 1))
+        phases.append(Phase(0, tuple(Load(link, size * Fraction(part), count) for link, (part, count) in uses.items())))
     network = Network(env, links, phases)
     result = [None] * len(flows)
 
@@ -63,7 +67,7 @@ def test_a_flow_that_comes_later():
 def test_parking_lot():
     result, _ = ends([10 * GB, 10 * GB], [(0, 10 * GB, [0, 1]), (0, 10 * GB, [0]), (0, 10 * GB, [1])])
     assert result == [2 * S] * 3
-    a, b = Crossing(0, 1, 1, 1), Crossing(1, 1, 1, 1)
+    a, b = Crossing(0), Crossing(1)
     assert [rate for rate, _ in shares([(a, b), (a,), (b,)], [10, 4])] == [2, 8, 2]
 
 
@@ -79,70 +83,109 @@ def test_flows_that_do_not_meet_do_not_matter_to_each_other():
 
 
 def test_many_connections_in_one_flow_equal_so_many_flows():
-    many = shares([(Crossing(0, 1, 1, 3),), (Crossing(0, 1, 1, 1),)], [1000])
-    single = shares([(Crossing(0, 1, 1, 1),)] * 4, [1000])
+    many = shares([(Crossing(0, connections=3),), (Crossing(0),)], [1000])
+    single = shares([(Crossing(0),)] * 4, [1000])
     assert [rate for rate, _ in many] == [250, 250] == [rate for rate, _ in single][:2]
 
 
-def test_a_flow_that_needs_twice_the_bytes_on_one_link_goes_at_half_its_share():
-    # Equal shares of bytes/s: 5 and 5; the first flow's other link carries half of what this one does.
-    rates = [rate for rate, _ in shares([(Crossing(0, 1, 1, 1), Crossing(1, 1, 2, 1)), (Crossing(0, 1, 1, 1),)], [10, 100])]
-    assert rates == [5, 5]
+HALF, QUARTER = (Fraction(1, 2), 1), (Fraction(1, 4), 1)
+ALL = (1, 1)
+
+
+def test_flows_have_equal_shares_of_the_link_that_is_the_bottleneck_of_both():
+    # The first moves eight times as many bytes over link 1, which is twenty times as fast: 5 GB/s of link 0 each.
+    result, _ = ends([10 * GB, 200 * GB], [(0, 80 * GB, {0: (Fraction(1, 8), 1), 1: ALL}), (0, 10 * GB, [0])])
+    assert result == [2 * S, 2 * S]
+
+
+def test_a_flow_takes_of_another_link_what_its_bottleneck_needs():
+    # 10 GB/s of link 0 need 80 of the 100 GB/s of link 1. A flow that has only link 1 would rise to 100/9 GB/s there while the first has
+    # as much of link 0; the first stays at the 10 that link 0 has, and the other gets the remaining 20.
+    result, _ = ends([10 * GB, 100 * GB], [(0, 80 * GB, {0: (Fraction(1, 8), 1), 1: ALL}), (0, 20 * GB, [1])])
+    assert result == [1 * S, 1 * S]
 
 
 def test_flows_of_unequal_weight_leave_nothing_that_another_could_use():
     # On link 0 the first flow moves a quarter of its bytes. The third flow has 11 (link 2), so that the first has 13 of link 1 and takes
     # 3.25 of link 0: the second has the other 16.75, though half of link 0 would be less than what the first could take.
-    scale = 10**6
-    first = (Crossing(0, 1, 4, 1), Crossing(1, 1, 1, 1))
-    flows = [first, (Crossing(0, 1, 1, 1),), (Crossing(1, 1, 1, 1), Crossing(2, 1, 1, 1))]
-    rates = [rate for rate, _ in shares(flows, [20 * scale, 24 * scale, 11 * scale])]
-    assert rates == [13 * scale, 16_750_000, 11 * scale]
+    flows = [(0, 13 * GB, {0: QUARTER, 1: ALL}), (0, 67 * GB // 4, [0]), (0, 11 * GB, [1, 2])]
+    result, _ = ends([20 * GB, 24 * GB, 11 * GB], flows)
+    assert result == [1 * S, 1 * S, 1 * S]
 
 
-def test_unequal_weights_in_a_circle_come_to_an_end():
-    # Each flow is limited where another takes half: no link can be settled before the others.
-    flows = [(Crossing(a, 1, 1, 1), Crossing((a + 1) % 3, 1, 2, 1)) for a in range(3)]
-    rates = [rate for rate, _ in shares(flows, [100, 100, 100])]
-    assert len(set(rates)) == 1
-    assert 50 <= rates[0] <= 66
+def test_unequal_weights_in_a_circle():
+    # Each flow is held up where another takes half: 100 = x + x/2.
+    flows = [(0, 200 * GB, {a: ALL, (a + 1) % 3: HALF}) for a in range(3)]
+    result, _ = ends([100 * GB] * 3, flows)
+    assert result == [3 * S] * 3
 
 
-paths = st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True)
+def test_unequal_weights_in_a_circle_whoever_came_first():
+    # Alone the first has 4 GB/s, in 0.2 s 0.8 GB. Then 4 = x + x/2, 8/3 GB/s each: the first ends its last 0.2 GB in 0.075 s.
+    # The second has then moved 0.2 GB too, and ends its other 0.8 GB at 4 GB/s.
+    result, _ = ends([4 * GB, 4 * GB], [(0, GB, {0: ALL, 1: HALF}), (S // 5, GB, {0: HALF, 1: ALL})])
+    assert result == [275 * S // 1000, 475 * S // 1000]
+
+
+capacities_gb_s = st.lists(st.sampled_from([1, 2, 5, 7, 10]), min_size=5, max_size=5)
+part = st.sampled_from([1, Fraction(1, 2), Fraction(1, 3), Fraction(2, 7)])
+paths = st.dictionaries(st.integers(0, 4), st.tuples(part, st.integers(1, 3)), min_size=1, max_size=3)
 flow = st.tuples(st.integers(0, 50).map(lambda n: n * S // 10), st.integers(1, 40).map(lambda n: n * GB // 4), paths)
 
 
-@given(st.lists(st.sampled_from([1, 2, 5, 7, 10]), min_size=5, max_size=5), st.lists(flow, min_size=1, max_size=9))
+@given(capacities_gb_s, st.lists(flow, min_size=1, max_size=9))
 def test_bytes_are_conserved_and_no_link_is_overfull(capacities, flows):
     capacities = [capacity * GB for capacity in capacities]
     result, network = ends(capacities, flows)
     moved = [0.0] * len(flows)
     for segment in network.segments:
-        moved[segment.phase] += segment.rate_bytes_s * (segment.end_ps - segment.start_ps) / S
+        moved[segment.phase] += segment.pace_per_s * (segment.end_ps - segment.start_ps) / S
     for (start, size, path), end, carried in zip(flows, result, moved, strict=True):
-        assert carried == pytest.approx(size, abs=1 + 1e-9 * size)
-        assert end >= start + size * S // min(capacities[link] for link in path) - 1
+        assert carried == pytest.approx(1, rel=2e-9)
+        assert end >= start + max(size * part * S // capacities[link] for link, (part, _) in path.items()) - 1
     for instant in sorted({segment.start_ps for segment in network.segments}):
-        for link, capacity in enumerate(capacities):
-            here = [s.rate_bytes_s for s in network.segments if s.start_ps <= instant < s.end_ps and link in flows[s.phase][2]]
-            assert sum(here) <= capacity * (1 + 1e-12)
+        used = [0.0] * len(capacities)
+        for segment in network.segments:
+            if segment.start_ps <= instant < segment.end_ps:
+                _, size, path = flows[segment.phase]
+                for link, (part, count) in path.items():
+                    used[link] += segment.pace_per_s * size * part * count
+        assert all(one <= capacity * (1 + 1e-12) for one, capacity in zip(used, capacities, strict=True))
 
 
-@given(st.lists(st.sampled_from([3, 10, 17]), min_size=5, max_size=5), st.lists(paths, min_size=1, max_size=9))
+weights = st.dictionaries(st.integers(0, 4), st.tuples(st.sampled_from([1, 2, 3, 5]), st.integers(1, 2)), min_size=1, max_size=3)
+
+
+@given(st.lists(st.sampled_from([3, 10, 17]), min_size=5, max_size=5), st.lists(weights, min_size=1, max_size=9))
 def test_every_flow_is_held_by_a_full_link_on_which_none_has_more(capacities, routes):
-    # The definition of max-min fairness (Bertsekas and Gallager, Data Networks, section 6.5.2).
+    # The definition of max-min fairness (Bertsekas and Gallager, Data Networks, section 6.5.2): it has one solution.
     scale = 10**12
-    flows = [tuple(Crossing(link, 1, 1, 1) for link in path) for path in routes]
+    flows = [tuple(Crossing(link, weight * UNIT_WEIGHT, count) for link, (weight, count) in path.items()) for path in routes]
     rates = [rate for rate, _ in shares(flows, [capacity * scale for capacity in capacities])]
     for path, rate in zip(routes, rates, strict=True):
         held = False
         for link in path:
-            here = [other for route, other in zip(routes, rates, strict=True) if link in route]
-            held = held or (sum(here) >= capacities[link] * scale - len(here) and rate >= max(here) - len(here))
+            here = [(*route[link], other) for route, other in zip(routes, rates, strict=True) if link in route]
+            used = sum(weight * count * other for weight, count, other in here)
+            rounding = sum(weight * count for weight, count, _ in here)
+            assert used <= capacities[link] * scale
+            held = held or (used >= capacities[link] * scale - rounding and rate >= max(here, key=lambda one: one[2])[2] - rounding)
         assert held
 
 
-@given(st.lists(st.sampled_from([1, 2, 5, 7, 10]), min_size=5, max_size=5), st.lists(flow, min_size=1, max_size=12))
+@given(st.lists(st.sampled_from([3, 10, 17]), min_size=5, max_size=5), st.lists(weights, min_size=1, max_size=9), st.randoms())
+def test_numbers_of_flows_and_links_do_not_matter(capacities, routes, chance):
+    flows = [tuple(Crossing(link, weight * UNIT_WEIGHT, count) for link, (weight, count) in path.items()) for path in routes]
+    rates = [rate for rate, _ in shares(flows, [capacity * 10**12 for capacity in capacities])]
+    order, numbers = list(range(len(flows))), list(range(5))
+    chance.shuffle(order)
+    chance.shuffle(numbers)
+    renumbered = [[crossing._replace(link=numbers[crossing.link]) for crossing in flows[one]] for one in order]
+    again = shares(renumbered, {numbers[link]: capacity * 10**12 for link, capacity in enumerate(capacities)})
+    assert [rate for rate, _ in again] == [rates[one] for one in order]
+
+
+@given(capacities_gb_s, st.lists(flow, min_size=1, max_size=12))
 def test_settling_what_is_reached_equals_sharing_anew_among_all(capacities, flows):
     capacities = [capacity * GB for capacity in capacities]
 
@@ -155,12 +198,14 @@ def test_settling_what_is_reached_equals_sharing_anew_among_all(capacities, flow
     ends(capacities, flows, look)
 
 
-@given(st.lists(st.sampled_from([1, 2, 5, 7, 10]), min_size=5, max_size=5), st.lists(flow, min_size=1, max_size=12))
+@given(capacities_gb_s, st.lists(flow, min_size=1, max_size=12))
 def test_what_a_link_keeps_count_of_is_the_sum_over_its_flows(capacities, flows):
     def look(network):
         for number, link in network._links.items():
-            assert link.used == sum(f.rate for f in link.flows)
-            assert link.connections == len(link.flows)
+            here = [(f, next(c for c in f.crossings if c.link == number)) for f in link.flows]
+            assert link.used == sum(crossing.connections * crossing.share(f.rate) for f, crossing in here)
+            assert link.connections == sum(crossing.connections for _, crossing in here)
+            assert link.weights == sum(crossing.connections * crossing.weight for _, crossing in here)
             assert set(link.limited) == {f for f in link.flows if f.slowest == number}
             assert link.used <= link.capacity
 
