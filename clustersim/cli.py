@@ -170,15 +170,53 @@ def _parser() -> argparse.ArgumentParser:
     _json(collective)
     collective.set_defaults(module="collective", function="collective")
 
-    schedule = commands.add_parser("schedule", help="schedules: show")
+    schedule = commands.add_parser("schedule", help="schedules: show, compare, check, convert")
     schedule_commands = schedule.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
     show = _command(schedule_commands, "show", "the actions of each rank", "clustersim schedule show mpp -p 4 -v 2 -m 8")
-    show.add_argument("name", metavar="NAME", help="standard, lga or mpp")
+    show.add_argument("name", metavar="NAME", help="standard, lga, mpp, 1f1b, zb-v, ...: `clustersim schedule compare` lists all")
     show.add_argument("-p", type=_positive, default=4, metavar="P", help="pipeline ranks, default %(default)s")
-    show.add_argument("-v", type=_positive, default=None, metavar="V", help="stages per rank, default 1 (standard) or 2")
+    show.add_argument("-v", type=_positive, default=None, metavar="V", help="stages per rank, default the schedule's own")
     show.add_argument("-m", type=_positive, default=8, metavar="M", help="micro-batches, default %(default)s")
+    show.add_argument("-o", dest="output", metavar="FILE", help="draw it at unit costs, .png, .svg or .pdf")
     _json(show)
     show.set_defaults(module="schedule", function="show")
+    versus = _command(
+        schedule_commands, "compare", "all schedules at equal ranks, micro-batches and work", "clustersim schedule compare -p 8 -m 32 -c 0.1"
+    )
+    versus.add_argument("-p", type=_positive, default=8, metavar="P", help="pipeline ranks, default %(default)s")
+    versus.add_argument("-v", type=_positive, default=None, metavar="V", help="stages per rank, default each schedule's own")
+    versus.add_argument("-m", type=_positive, default=32, metavar="M", help="micro-batches, default %(default)s")
+    for option, default, what in (
+        ("forward", "1", "forward"), ("backward", "2", "full backward"), ("input", "1", "input gradient"), ("weight", "1", "weight gradient"),
+    ):  # fmt: skip
+        text = f"seconds of a {what} of a whole rank and micro-batch, default %(default)s"
+        versus.add_argument(f"--{option}", default=default, metavar="S", help=text)
+    versus.add_argument("-c", dest="delay", default="0", metavar="S", help="one-way delay in seconds between ranks, default %(default)s")
+    versus.add_argument("--schedules", metavar="A,B", help="only these, default all")
+    versus.add_argument("-o", dest="output", metavar="FILE", help="draw them above one another, .png, .svg or .pdf")
+    _json(versus)
+    versus.set_defaults(module="schedule_compare", function="compare")
+
+    check = _command(
+        schedule_commands, "check", "whether a schedule file is right: complete, in order, without a deadlock", "clustersim schedule check 1f1b.csv"
+    )
+    check.add_argument("file", metavar="FILE.csv", help="CSV as torch.distributed.pipelining has it: a row for each rank, its actions in order")
+    _json(check)
+    check.set_defaults(module="schedule_files", function="check")
+
+    rewrite = _command(
+        schedule_commands, "convert", "a schedule as a CSV file of torch.distributed.pipelining",
+        "clustersim schedule convert 1f1b -p 4 -m 8 --communication -o 1f1b.csv",
+    )  # fmt: skip
+    rewrite.add_argument("source", metavar="NAME|IN.csv", help="a schedule by name, or a file")
+    rewrite.add_argument("-p", type=_positive, metavar="P", help="pipeline ranks of a named schedule, default 4")
+    rewrite.add_argument("-v", type=_positive, metavar="V", help="its stages per rank, default its own")
+    rewrite.add_argument("-m", type=_positive, metavar="M", help="its micro-batches, default 8")
+    rewrite.add_argument("--communication", action="store_true", help="with sends and receives; default compute alone")
+    rewrite.add_argument("--sharding", action="store_true", help="and with UNSHARD, RESHARD and REDUCE_GRAD")
+    rewrite.add_argument("-o", dest="output", required=True, metavar="OUT.csv", help="the file to write")
+    _json(rewrite)
+    rewrite.set_defaults(module="schedule_files", function="convert")
     return parser
 
 

@@ -34,16 +34,19 @@ from clustersim.model.spec import Model
 from clustersim.program.grid import DEFAULT_ORDER, Grid
 from clustersim.schedule import strategy as strategies
 from clustersim.schedule.actions import Schedule
-from clustersim.schedule.orders import ORDERS
-from clustersim.schedule.strategy import PARTITIONS, PLACEMENTS, TIMINGS, Strategy
+from clustersim.schedule.catalogue import ORDERS
+from clustersim.schedule.placements import PLACEMENTS
+from clustersim.schedule.strategy import PARTITIONS, TIMINGS, Strategy
 from clustersim.units import to_ps
 
 KEYS = (
     "model", "cluster", "nodes", "parallel", "strategy", "batch", "precision", "recompute", "steps", "cost", "collectives",
     "link_delay", *LINK_KINDS,
 )  # fmt: skip
-STRATEGY_KEYS = ("name", "placement", "order", "timing", "chunks", "partition", "overlap", "prefetch", "scatter_gather")
-_OF_ONE_STRATEGY = ("placement", "order", "timing", "chunks")
+STRATEGY_KEYS = (
+    "name", "placement", "order", "timing", "chunks", "group", "slices", "partition", "overlap", "prefetch", "scatter_gather",
+)  # fmt: skip
+_OF_ONE_STRATEGY = ("placement", "order", "timing", "chunks", "group", "slices")
 _SHORT_FORMS = MappingProxyType({"strategy": "name"})
 _MODEL = "the name of a model, a path to a config.json, or a mapping with layers, hidden, heads"
 _CLUSTER = "the name of a cluster or a path to a topology file"
@@ -61,6 +64,8 @@ class FixedCost:
 
     forward_s: float
     backward_s: float
+    input_s: float
+    weight_s: float
     reduce_s: float | None
     gather_s: float | None
 
@@ -149,8 +154,8 @@ def parse(read: Document, near: Path) -> Experiment:
     try:
         schedule = strategies.build(strategy, model.layers, grid.pipeline, micro_batches)
     except ValueError as error:
-        key = "strategy.chunks" if "chunks" in str(error) else "parallel.pipeline"
-        read.error(key, str(error))
+        text = str(error)
+        read.error("strategy.chunks" if "chunks" in text else "parallel.pipeline" if "layers" in text else "strategy", text)
     return Experiment(
         model=model,
         cluster=cluster,
@@ -252,10 +257,13 @@ def _read_cost(top: Section) -> str | FixedCost | None:
         return value
     if not isinstance(value, dict):
         top.error("cost", f"expected {_PEAK}, or a mapping with forward and backward, got {document.shown(value)}")
-    cost = top.section("cost", ("forward", "backward", "reduce", "gather"))
+    cost = top.section("cost", ("forward", "backward", "input", "weight", "reduce", "gather"))
+    forward_s, backward_s = cost.quantity("forward", "time"), cost.quantity("backward", "time")
     return FixedCost(
-        forward_s=cost.quantity("forward", "time"),
-        backward_s=cost.quantity("backward", "time"),
+        forward_s=forward_s,
+        backward_s=backward_s,
+        input_s=cost.quantity("input", "time", backward_s / 2),
+        weight_s=cost.quantity("weight", "time", backward_s / 2),
         reduce_s=cost.quantity("reduce", "time", None),
         gather_s=cost.quantity("gather", "time", None),
     )
@@ -273,10 +281,13 @@ def _read_strategy(top: Section) -> Strategy:
         order=section.choice("order", tuple(ORDERS), preset.order),
         timing=section.choice("timing", TIMINGS, preset.timing),
         chunks=section.integer("chunks", None, maximum=10**6),
+        group=section.integer("group", None, maximum=10**6),
+        slices=section.integer("slices", None, maximum=10**4),
         partition=section.choice("partition", PARTITIONS, preset.partition),
         overlap=section.boolean("overlap", preset.overlap),
         prefetch=section.integer("prefetch", preset.prefetch, minimum=0, maximum=10**6),
         scatter_gather=section.boolean("scatter_gather", preset.scatter_gather),
+        flushes=preset.flushes,
     )
 
 

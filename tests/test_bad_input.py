@@ -59,7 +59,7 @@ def assert_refused(result, place, *words):
         ("layers: 8", "layers: 1000000000", MODEL, ("model.layers: expected a whole number from 1 to 100,000",)),
         # Names
         ("name: mpp", "name: mp", STRATEGY, ("strategy.name: unknown value 'mp'", "'mpp'", "allowed: standard, lga, mpp")),
-        ("name: mpp", "name: 5", STRATEGY, ("strategy.name: expected one of standard, lga, mpp, got 5",)),
+        ("name: mpp", "name: 5", STRATEGY, ("strategy.name: expected one of standard, lga, mpp, 1f1b,", "pipedream-2bw, got 5",)),
         ("{name: mpp}", "[mpp]", STRATEGY, ("expected a mapping with keys name", "got a list")),
         ("pcie-ethernet", "pcie-ethernt", CLUSTER, ("unknown cluster", "'pcie-ethernet'", "or a path to a file")),
         ("pcie-ethernet", "./none.yaml", CLUSTER, ("no such cluster file: ./none.yaml",)),
@@ -276,7 +276,7 @@ def test_one_strategy_that_does_not_fit_stops_them_all(small, cli):
         (["topology", "show", "dgx-a100", "--nodes", "1e9"], ("got '1e9'",)),
         (["schedule", "show", "mp"], ("NAME: unknown schedule 'mp'; did you mean 'mpp'?",)),
         (["schedule", "show", "mpp", "-p", "0"], ("argument -p: expected a whole number from 1",)),
-        (["schedule", "show", "standard", "-v", "2"], ("-v 2: standard has one stage per rank; allowed: -v 1",)),
+        (["schedule", "show", "standard", "-v", "2"], ("standard: order 1f1b does not take its stages so; allowed: chunks: 1, one stage per rank",)),
         (["schedule", "show", "mpp", "-p", "1000000", "-m", "1000000"], ("actions; allowed: at most 100,000",)),
         (["gantt", "none"], ("none: no such run folder",)),
         (["gantt", "e.yaml"], ("no such run folder",)),

@@ -8,8 +8,9 @@ from clustersim.model.memory import state_bytes
 from clustersim.model.spec import parameters_per_rank
 from clustersim.program.costs import Costs, computed_costs, fixed_costs
 from clustersim.program.instantiate import instantiate
-from clustersim.program.lower import Traffic, lower
+from clustersim.program.lower import lower
 from clustersim.program.program import Program
+from clustersim.program.traffic import Traffic
 
 
 def build_program(experiment: Experiment, fold: bool = True) -> Program:
@@ -24,18 +25,21 @@ def build_program(experiment: Experiment, fold: bool = True) -> Program:
 
 
 def build_costs(experiment: Experiment) -> Costs:
-    """Times of one layer and micro-batch on one rank."""
-    cost, tensor = experiment.cost, experiment.grid.tensor
+    """Times of one layer and pass (a micro-batch, or a slice of one) on one rank."""
+    cost, tensor, slices = experiment.cost, experiment.grid.tensor, experiment.schedule.slices
     if isinstance(cost, FixedCost):
-        return fixed_costs(cost.forward_s, cost.backward_s, cost.reduce_s, cost.gather_s, tensor)
+        forward, backward, input_, weight = (
+            time_s / slices for time_s in (cost.forward_s, cost.backward_s, cost.input_s, cost.weight_s)
+        )
+        return fixed_costs(forward, backward, input_, weight, cost.reduce_s, cost.gather_s, tensor)
     gpu = experiment.cluster.gpu
     efficiency = 1.0 if cost == "peak" else gpu.efficiency
     layer = layer_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence)
     return computed_costs(
-        attention=layer.attention / tensor,
-        core=layer.attention_core / tensor,
-        mlp=layer.mlp / tensor,
-        head=head_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence) / tensor,
+        attention=layer.attention / tensor / slices,
+        core=layer.attention_core / tensor / slices,
+        mlp=layer.mlp / tensor / slices,
+        head=head_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence) / tensor / slices,
         recompute=experiment.recompute,
         tensor=tensor,
         flop_s=gpu.peak_flop_s[experiment.precision] * efficiency,
@@ -43,12 +47,12 @@ def build_costs(experiment: Experiment) -> Costs:
 
 
 def build_traffic(experiment: Experiment) -> Traffic:
-    """Payloads of one rank: b s h elements between layers, 1/t of them to the next stage with scatter-gather (arXiv 2104.04473,
+    """Payloads of one rank: b s h elements between layers, the embedding with the first layer, the head with the last.
 
-    section 4.1); the embedding travels with the first layer, the head with the last.
+    With scatter-gather 1/t of the elements go to the next stage (arXiv 2104.04473, section 4.1).
     """
     element = state_bytes(experiment.precision).weights
-    activation = experiment.micro_batch * experiment.sequence * experiment.model.hidden * element
+    activation = -(-experiment.micro_batch * experiment.sequence * experiment.model.hidden * element // experiment.schedule.slices)
     message = -(-activation // experiment.grid.tensor) if experiment.strategy.scatter_gather else activation
     return Traffic(activation, message, tuple(element * count for count in rank_layer_parameters(experiment)))
 

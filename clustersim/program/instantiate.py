@@ -109,7 +109,7 @@ def _transfer(exchange: Exchange, folding: Fold, group: int, cluster: Cluster, p
         latency = one.pace.latency_ps(protocol) + (0 if position else protocol.base_ps)
         volume = exchange.payload_bytes * protocol.wire
         found.append(Phase(latency, tuple(Load(use.link, use.share * volume, use.groups, one.occupancy) for use in one.uses)))
-    if cluster.ideal and exchange.dimension == "pipeline":
+    if cluster.ideal and exchange.collective == "send":
         return Transfer(label, (), delay_ps=sum(phase.latency_ps for phase in found))
     return Transfer(label, tuple(phases.setdefault(phase, len(phases)) for phase in found))
 

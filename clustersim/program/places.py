@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -45,9 +46,9 @@ Carried = tuple[tuple[int, int], ...]  # (link, amount number)
 
 @dataclass(frozen=True)
 class GroupLoads:
-    """The groups of a place (of copy numbers, and of ranks), the group of each copy, and by phase what each copy sends over
+    """The groups of a place, as copy numbers and as ranks, the group of each copy, and what they load.
 
-    which links, what each group does in all, the pace of each group, and by phase for how long links are held.
+    By phase: what each copy sends over which links, what each group does in all, the pace of each group, how long links are held.
     """
 
     place: Place
@@ -86,11 +87,20 @@ def place_loads(cluster: Cluster, grid: Grid, place: Place, copies: list[tuple[i
                 by_group.append([()] * len(groups))
                 pace.append([None] * len(groups))
                 occupancy.append(phase.occupancy)
-            for copy, own in zip(members, phase.by_member, strict=False):  # a receiver is no copy of its own
-                by_copy[number][copy] = _numbered(own, amounts)
+            own = phase.by_member if place.dimension != "pipeline" else [_sum(phase.by_member)]  # both ends lie on one copy
+            for copy, carried in zip(members, own, strict=True):
+                by_copy[number][copy] = _numbered(carried, amounts)
             by_group[number][group] = _numbered(phase.total, amounts)
             pace[number][group] = phase.pace
     return GroupLoads(place, groups, ranks, group_of, by_copy, by_group, pace, occupancy)
+
+
+def _sum(by_member: Sequence[dict[int, Fraction]]) -> dict[int, Fraction]:
+    total: dict[int, Fraction] = {}
+    for carried in by_member:
+        for link, share in carried.items():
+            total[link] = total.get(link, Fraction(0)) + share
+    return total
 
 
 def _numbered(carried: dict[int, Fraction], amounts: Amounts) -> Carried:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from clustersim.program.kinds import KIND_CODE, PART_CODE
+from clustersim.schedule.actions import Action
 
 
 class Exchange(NamedTuple):
-    """A kind of activity: the dimension that communicates (tensor, data, pipeline), how, from which pipeline rank (``to`` which,
+    """A kind of activity: the dimension that communicates (tensor, data, pipeline), how, on which pipeline rank, the payload in bytes.
 
-    for a send), the payload in bytes. ``fixed_ps`` replaces the links when given.
+    Along the pipeline it is between that rank and ``to``. ``fixed_ps`` replaces the links when given.
     """
 
     dimension: str
@@ -41,6 +43,7 @@ class Template:
     streams: dict[tuple[int, str, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     exchanges: dict[Exchange, int] = field(default_factory=dict)
     activity_exchange: list[int] = field(default_factory=list)
+    joint: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def op(
         self, pipeline: int, stream: str, kind: str, stage: int, layer: int, micro_batch: int,
@@ -61,7 +64,19 @@ class Template:
         self.streams[pipeline, stream, peer].append(number)
         return number
 
-    def new_activity(self, exchange: Exchange) -> int:
-        """A further activity of this kind; its number."""
+    def exchange(
+        self, pipeline: int, stream: str, kind: str, action: Action, layer: int, exchange: Exchange, after: Sequence[int] = (),
+        peer: int = -1, joined: str = "",
+    ) -> int:  # fmt: skip
+        """Append an op that takes part in an activity: one of its own, or the one that is ``joined`` by this name for the layer."""
+        key = joined, layer
+        activity = self.joint[key] if joined and key in self.joint else self._new_activity(exchange)
+        if joined:
+            self.joint[key] = activity
+        op = self.op(pipeline, stream, kind, action.stage, layer, action.micro_batch, activity=activity, peer=peer)
+        self.dependencies += [(op, on) for on in after]
+        return op
+
+    def _new_activity(self, exchange: Exchange) -> int:
         self.activity_exchange.append(self.exchanges.setdefault(exchange, len(self.exchanges)))
         return len(self.activity_exchange) - 1

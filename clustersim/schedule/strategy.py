@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from clustersim.schedule.actions import Schedule, contiguous, modular
-from clustersim.schedule.orders import ORDERS, SINGLE_STAGE_ORDERS
+from clustersim.schedule.actions import Schedule
+from clustersim.schedule.catalogue import ORDERS
+from clustersim.schedule.order import Order
+from clustersim.schedule.placements import PIPES, PLACEMENTS
 
-PLACEMENTS = {"contiguous": contiguous, "modular": modular}
 TIMINGS = ("micro_batch", "layer")
 PARTITIONS = ("none", "optimizer", "gradients", "parameters")
 
@@ -24,46 +26,96 @@ class Strategy:
     ``timing`` says how often a layer's partitioned parameters are gathered and its gradients scattered: for every micro-batch,
     or once for all micro-batches that follow one another in that layer. ``chunks`` are the stages per rank, None for the order's own.
     ``prefetch`` is the number of layers whose parameters are gathered ahead of use. With ``scatter_gather`` each tensor rank
-    sends its part of a pipeline message, and the receivers gather the whole.
+    sends its part of a pipeline message, and the receivers gather the whole. ``group`` and ``slices`` are options of some orders,
+    None for the order's own. Without ``flushes`` the next step begins before this one has drained.
     """
 
     name: str
     placement: str
     order: str
-    timing: str
+    timing: str = "layer"
     chunks: int | None = None
     partition: str = "none"
     overlap: bool = True
     prefetch: int = 1
     scatter_gather: bool = False
+    group: int | None = None
+    slices: int | None = None
+    flushes: bool = True
 
 
-PRESETS = {
-    "standard": Strategy("standard", placement="contiguous", order="1f1b", timing="micro_batch"),
-    "lga": Strategy("lga", placement="contiguous", order="layered", timing="layer"),
-    "mpp": Strategy("mpp", placement="modular", order="layered", timing="layer"),
-}
+def _presets() -> dict[str, Strategy]:
+    presets = [
+        Strategy("standard", "contiguous", "1f1b", timing="micro_batch"),
+        Strategy("lga", "contiguous", "layered"),
+        Strategy("mpp", "modular", "layered"),
+        *(Strategy(name, order.placement, name) for name, order in ORDERS.items() if name != "layered"),
+        Strategy("pipedream-2bw", "contiguous", "1f1b", flushes=False),
+    ]
+    return {preset.name: preset for preset in presets}
+
+
+PRESETS = MappingProxyType(_presets())
 
 
 def chunks_of(strategy: Strategy, layers: int, pipeline: int) -> int:
-    """Stages per rank: as asked, else one for 1F1B and GPipe, one layer a stage for the layered order."""
+    """Stages per rank: as asked, else the order's own, which for the layered order is one layer a stage."""
     if strategy.chunks is not None:
         return strategy.chunks
-    return 1 if strategy.order in SINGLE_STAGE_ORDERS else max(1, layers // pipeline)
+    own = ORDERS[strategy.order].chunks
+    return max(1, layers // pipeline) if own is None else own
 
 
 def build(strategy: Strategy, layers: int, pipeline: int, micro_batches: int) -> Schedule:
     """The schedule of a strategy. ValueError, with what is allowed, when the numbers do not fit it."""
-    v = chunks_of(strategy, layers, pipeline)
-    if strategy.order in SINGLE_STAGE_ORDERS and v != 1:
-        raise ValueError(f"order {strategy.order} has one stage per rank, got chunks: {v}; allowed: chunks: 1, or order: layered")
+    v, order = chunks_of(strategy, layers, pipeline), ORDERS[strategy.order]
+    pipes = PIPES.get(strategy.placement, 1)
     if layers % pipeline:
         raise ValueError(f"{layers} layers do not divide into {pipeline} pipeline stages{_divisors(layers, 'pipeline')}")
-    if layers % (pipeline * v):
-        per_rank = layers // pipeline
+    if layers * pipes % (pipeline * v):
+        per_rank = layers * pipes // pipeline
         raise ValueError(f"{per_rank} layers per rank do not divide into {v} chunks{_divisors(per_rank, 'chunks')}")
+    if PIPES.get(order.placement, 1) != pipes:
+        raise ValueError(f"order {strategy.order} does not take its stages so; allowed: placement: {order.placement}")
     placement = PLACEMENTS[strategy.placement](pipeline, v)
-    return Schedule(strategy.name, micro_batches, placement, ORDERS[strategy.order](placement, micro_batches))
+    options, slices = _options(strategy, order)
+    actions = order.run(placement, micro_batches, **options)
+    return Schedule(strategy.name, micro_batches, placement, actions, pipes, slices, strategy.flushes)
+
+
+def build_named(name: str, p: int, v: int | None, m: int) -> Schedule:
+    """A preset for ``p`` ranks with ``v`` stages each (None: its own number, 2 where it has none), one layer a stage.
+
+    ValueError, with what is allowed, when it cannot have these numbers.
+
+    >>> build_named("interleaved-1f1b", 2, None, 4).placement
+    (0, 1, 0, 1)
+    """
+    strategy = PRESETS[name]
+    chunks = v or ORDERS[strategy.order].chunks or 2
+    layers = p * chunks // PIPES.get(strategy.placement, 1)
+    return build(replace(strategy, chunks=chunks), max(layers, p), p, m)
+
+
+def parameter_buffers(strategy: Strategy, layers: int, schedule: Schedule) -> int:
+    """Layers whose whole parameters a rank holds at a time when they are partitioned: those in use, and those gathered ahead.
+
+    One is in use; where one gather serves several micro-batches, all layers of a stage are.
+    """
+    in_use = layers // schedule.stages if strategy.timing == "layer" else 1
+    return in_use + (strategy.prefetch if strategy.overlap else 0)
+
+
+def _options(strategy: Strategy, order: Order) -> tuple[dict[str, int], int]:
+    """The options that the order takes, and the slices of a micro-batch."""
+    given = {"group": strategy.group, "slices": strategy.slices}
+    for key, value in given.items():
+        if value is not None and key not in order.options:
+            having = ", ".join(name for name, one in ORDERS.items() if key in one.options)
+            raise ValueError(f"order {strategy.order} has no {key}; allowed with order: {having}")
+    slices = order.slices if strategy.slices is None else strategy.slices
+    given["slices"] = slices
+    return {key: value for key, value in given.items() if value is not None and key in order.options}, slices
 
 
 def _divisors(number: int, what: str) -> str:

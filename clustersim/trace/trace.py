@@ -11,7 +11,7 @@ from clustersim.engine.simulate import Outcome
 from clustersim.program.kinds import KINDS, PARTS
 from clustersim.program.program import Program
 
-_LETTER = {"forward": "F", "backward": "B", "recompute": "R"}
+_LETTER = {"forward": "F", "backward": "B", "recompute": "R", "input": "I", "weight": "W"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,11 @@ class Trace:
     @property
     def makespan_ps(self) -> int:
         return int(self.ops["end_ps"].max()) if len(self.ops) else 0
+
+
+def no_memory() -> pd.DataFrame:
+    """The memory table of a trace that counts none."""
+    return pd.DataFrame({"rank": [], "time_ps": [], "bytes": [], "what": []})
 
 
 def from_outcome(program: Program, outcome: Outcome, memory: pd.DataFrame) -> Trace:

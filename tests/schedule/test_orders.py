@@ -4,8 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustersim.schedule.actions import Action, contiguous, modular, most_in_flight
-from clustersim.schedule.strategy import PRESETS, Strategy, build
+from clustersim.schedule.actions import most_in_flight
+from clustersim.schedule.one_f_one_b import interleaved
+from clustersim.schedule.placements import bidirectional, contiguous, modular, wave
+from clustersim.schedule.strategy import PRESETS, Strategy, build, build_named
+from tests.schedule import oracle
 
 
 def words(schedule):
@@ -32,34 +35,105 @@ def test_mpp_deals_layers_out_in_turn():
 def test_placements():
     assert contiguous(3, 2) == (0, 0, 1, 1, 2, 2)
     assert modular(3, 2) == (0, 1, 2, 0, 1, 2)
+    assert wave(3, 2) == (0, 1, 2, 2, 1, 0) == bidirectional(3, 2)
+    assert wave(2, 3) == (0, 1, 1, 0, 0, 1)
+    with pytest.raises(ValueError, match="got chunks: 3; allowed: an even number"):
+        bidirectional(2, 3)
 
 
 @pytest.mark.parametrize("p", [1, 2, 4, 7])
 @pytest.mark.parametrize("m", [1, 3, 8])
 def test_most_forwards_in_flight(p, m):
     assert most_in_flight(build(PRESETS["standard"], p, p, m)) == tuple(min(m, p - r) for r in range(p))
-    gpipe = Strategy("gpipe", "contiguous", "gpipe", "micro_batch")
-    assert most_in_flight(build(gpipe, p, p, m)) == (m,) * p
+    assert most_in_flight(build(PRESETS["eager-1f1b"], p, p, m)) == tuple(min(m, 2 * (p - r) - 1) for r in range(p))
+    assert most_in_flight(build(PRESETS["gpipe"], p, p, m)) == (m,) * p
     assert most_in_flight(build(PRESETS["mpp"], 3 * p, p, m)) == (3 * m,) * p
+    assert most_in_flight(build_named("breadth-first", p, 3, m)) == (3 * m,) * p
 
 
-@given(st.sampled_from(sorted(PRESETS)), st.integers(1, 6), st.integers(1, 4), st.integers(1, 9))
-def test_every_rank_does_all_of_its_work_once_forward_first(name, p, k, m):
-    schedule = build(PRESETS[name], p * k, p, m)
-    for rank, actions in enumerate(schedule.actions):
-        stages = [stage for stage, place in enumerate(schedule.placement) if place == rank]
-        assert sorted(actions) == sorted(Action(kind, stage, i) for kind in "FB" for stage in stages for i in range(m))
-        for stage in stages:
-            for i in range(m):
-                assert actions.index(Action("F", stage, i)) < actions.index(Action("B", stage, i))
+@pytest.mark.parametrize(("p", "v", "m"), [(4, 2, 8), (8, 4, 16), (2, 3, 6), (1, 4, 3), (3, 1, 9)])
+def test_most_forwards_in_flight_interleaved(p, v, m):
+    expected = tuple(min(m * v, 2 * (p - r - 1) + (v - 1) * p + 1) for r in range(p))
+    assert most_in_flight(build_named("interleaved-1f1b", p, v, m)) == expected
+
+
+# closed_forms: F = 1, B = 2 of a whole rank and micro-batch, sends that do not block.
+@pytest.mark.parametrize(
+    ("name", "p", "v", "m", "makespans"),
+    [
+        ("gpipe", 4, 1, 8, (33, 34.5, 36)),
+        ("1f1b", 4, 1, 8, (33, 37, 41)),
+        ("interleaved-1f1b", 4, 2, 8, (28.5, 32, 35.5)),
+        ("breadth-first", 4, 2, 8, (28.5, 30, 31.5)),
+        ("1f1b", 8, 1, 16, (69, 79, 89)),
+        ("interleaved-1f1b", 8, 4, 16, (53.25, 68.75, 92)),
+        ("gpipe", 4, 1, 2, (15,)),
+        ("1f1b", 4, 1, 2, (15,)),
+        ("eager-1f1b", 4, 1, 8, (33,)),
+    ],
+)
+def test_makespans_with_a_delay_between_ranks(name, p, v, m, makespans):
+    schedule = build_named(name, p, v, m)
+    for delay, expected in zip((0, 0.25, 0.5), makespans, strict=False):
+        assert oracle.makespan(schedule, delay=delay) == expected
+
+
+@pytest.mark.parametrize(("p", "m"), [(4, 8), (8, 16), (3, 20)])
+def test_eager_1f1b_hides_delays_that_1f1b_does_not(p, m):
+    # A rank's next backward is there when it has done the forwards between: the delay counts once down and once up, as in GPipe.
+    eager = build_named("eager-1f1b", p, 1, m)
+    assert oracle.makespan(eager, delay=0.5) == (m + p - 1) * 3 + 2 * (p - 1) * 0.5
+    assert oracle.makespan(build_named("1f1b", p, 1, m), delay=0.5) > oracle.makespan(eager, delay=0.5)
+
+
+@pytest.mark.parametrize(("p", "m", "n"), [(4, 8, 4), (2, 3, 5), (1, 2, 2), (6, 1, 8)])
+def test_terapipe_with_equal_slices_is_gpipe_with_so_many_more_micro_batches(p, m, n):
+    schedule = build(Strategy("terapipe", "contiguous", "terapipe", slices=n), p, p, m)
+    oracle.check(schedule)
+    assert oracle.makespan(schedule) == pytest.approx((m * n + p - 1) * 3 / n)
+    backward = [action.micro_batch for action in schedule.actions[0] if action.kind == "B"][:n]
+    assert backward == list(reversed(range(n)))
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 30), st.integers(1, 12))
+def test_interleaved_runs_with_any_group_that_it_takes(p, v, m, group):
+    try:
+        actions = interleaved(modular(p, v), m, group)
+    except ValueError as error:
+        assert m > group
+        assert group < p or 0 < m % group < p
+        assert "allowed for strategy.group" in str(error)
+        return
+    schedule = build(Strategy("x", "modular", "interleaved-1f1b", chunks=v, group=group), p * v, p, m)
+    assert schedule.actions == actions
+    oracle.check(schedule)
+    assert oracle.makespan(schedule) >= 3 * m - 1e-9
+
+
+@pytest.mark.parametrize("m", [9, 11, 14])
+def test_interleaved_says_which_numbers_of_micro_batches_it_takes(m):
+    with pytest.raises(ValueError, match=f"allowed: a multiple of 4 .{m // 4 * 4} or {m // 4 * 4 + 4}"):
+        build_named("interleaved-1f1b", 4, 2, m)
+
+
+@given(st.sampled_from(sorted(PRESETS)), st.integers(1, 6), st.none() | st.integers(1, 4), st.integers(1, 24))
+def test_every_preset_does_all_of_its_work_in_a_legal_order_or_says_why_not(name, p, v, m):
+    try:
+        schedule = build_named(name, p, v, m)
+    except ValueError as error:
+        assert "allowed" in str(error)
+        return
+    oracle.check(schedule)
+    assert oracle.makespan(schedule) >= 3 * m - 1e-9
 
 
 @pytest.mark.parametrize(
     ("strategy", "layers", "p", "text"),
     [
         (PRESETS["standard"], 10, 4, "10 layers do not divide into 4 pipeline stages; allowed for pipeline: 1, 2, 5, 10"),
-        (Strategy("mpp", "modular", "layered", "layer", chunks=4), 12, 2, "6 layers per rank do not divide into 4 chunks"),
-        (Strategy("standard", "contiguous", "1f1b", "layer", chunks=2), 8, 2, "chunks: 1"),
+        (Strategy("mpp", "modular", "layered", chunks=4), 12, 2, "6 layers per rank do not divide into 4 chunks"),
+        (Strategy("standard", "contiguous", "1f1b", chunks=2), 8, 2, "order 1f1b does not take its stages so; allowed: chunks: 1"),
+        (Strategy("standard", "contiguous", "1f1b", group=2), 8, 2, "order 1f1b has no group; allowed with order: interleaved-1f1b"),
     ],
 )
 def test_what_does_not_divide_is_refused(strategy, layers, p, text):

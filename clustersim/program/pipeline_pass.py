@@ -1,0 +1,82 @@
+"""Messages between stages, and the order that they force on compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from clustersim.errors import InputError
+from clustersim.program.compute_pass import Work
+from clustersim.program.template import Exchange, Template
+from clustersim.program.traffic import Traffic
+from clustersim.schedule.actions import Action, Schedule
+
+Result = tuple[str, int, int]
+"""Direction (F, or B for backwards whole or split), stage, micro-batch."""
+
+
+def add_pipeline(template: Template, schedule: Schedule, work: Sequence[Sequence[Work]], traffic: Traffic) -> None:
+    """A send and a receive where a result is used on another rank; each action waits for its inputs.
+
+    Receives are posted ahead, in the order in which the peer sends. InputError when an action uses what no rank produces.
+    """
+    there: dict[Result, list[int]] = {}  # the ops after which a result is there, on the rank that made it
+    received: dict[Result, int] = {}
+    for rank, row in enumerate(work):
+        for _, together in groupby(row, key=lambda one: one.item.unit):
+            unit = list(together)
+            for last in unit:
+                if last.item.last and last.item.action.kind != "W":
+                    key = _result(last.item.action, last.item.action.stage)
+                    # What runs as one has no result before its end.
+                    there[key] = list(dict.fromkeys([last.result, unit[-1].compute]))
+                    _send(template, schedule, rank, last, there[key], received, traffic)
+    for row in work:
+        for _, together in groupby(row, key=lambda one: one.item.unit):
+            unit = list(together)
+            for one in unit:
+                if one.item.first:
+                    for source in _inputs(schedule, one.item.action):
+                        op = unit[0].first
+                        template.dependencies += [(op, on) for on in _available(schedule, one.item.action, source, there, received)]
+
+
+def _result(action: Action, stage: int) -> Result:
+    return "F" if action.kind == "F" else "B", stage, action.micro_batch
+
+
+def _inputs(schedule: Schedule, action: Action) -> list[Result]:
+    inputs = []
+    if action.kind in "BI":
+        inputs.append(("F", action.stage, action.micro_batch))
+    source = schedule.source(action)
+    if source is not None:
+        inputs.append(_result(action, source))
+    return inputs
+
+
+def _send(
+    template: Template, schedule: Schedule, rank: int, one: Work, after: list[int], received: dict[Result, int], traffic: Traffic
+) -> None:
+    action, layer = one.item.action, one.item.layer
+    target = schedule.target(action)
+    if target is None or schedule.placement[target] == rank:
+        return
+    to = schedule.placement[target]
+    exchange = Exchange("pipeline", "send", rank, to, traffic.message_bytes)
+    send = template.exchange(rank, "send", "send", action, layer, exchange, after, peer=to)
+    received[_result(action, action.stage)] = template.op(
+        to, "recv", "recv", target, layer, action.micro_batch, activity=template.activity[send], peer=rank
+    )
+
+
+def _available(
+    schedule: Schedule, action: Action, source: Result, there: dict[Result, list[int]], received: dict[Result, int]
+) -> list[int]:
+    _, stage, micro_batch = source
+    crosses = schedule.placement[stage] != schedule.placement[action.stage]
+    on = [received[source]] if crosses and source in received else there.get(source)
+    if on is None:
+        missing = f"{stage}{source[0]}{micro_batch}"
+        raise InputError(f"schedule {schedule.name}: {action} uses the result of {missing}, which no rank runs")
+    return on

@@ -1,0 +1,98 @@
+"""A schedule alone: at given times of a pass through a rank, without model and network.
+
+>>> figures = measure("gpipe", p=4, v=None, m=8, times=Times())
+>>> figures.makespan_s, round(figures.bubble_of_total, 6), figures.peak_in_flight
+(33.0, 0.272727, (8, 8, 8, 8))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from clustersim.analysis.ranks import rank_times
+from clustersim.cluster.load import load_cluster
+from clustersim.engine.simulate import simulate
+from clustersim.program.costs import fixed_costs
+from clustersim.program.grid import Grid
+from clustersim.program.instantiate import instantiate
+from clustersim.program.lower import lower
+from clustersim.program.traffic import Traffic
+from clustersim.schedule.actions import Schedule, most_in_flight
+from clustersim.schedule.strategy import PRESETS, build_named
+from clustersim.trace.trace import Trace, from_outcome, no_memory
+from clustersim.units import PS_PER_S, to_ps
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of one micro-batch through all stages of a rank, and between two ranks, which does not block the sender."""
+
+    forward_s: float = 1.0
+    backward_s: float = 2.0
+    input_s: float = 1.0
+    weight_s: float = 1.0
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A schedule at given times. ``peak_in_flight`` by rank, in forwards of one stage (a slice each, where there are slices).
+
+    ``peak_activations`` is the most of any rank, in micro-batches through all stages of a rank; ``weights`` the copies of its share
+    of the weights that a rank holds; ``pipeline_messages`` are those between ranks in a step.
+    """
+
+    name: str
+    p: int
+    v: int
+    m: int
+    makespan_s: float
+    bubble_of_total: float
+    bubble_of_ideal: float
+    peak_in_flight: tuple[int, ...]
+    peak_activations: float
+    weights: int
+    pipeline_messages: int
+
+
+def run_alone(schedule: Schedule, times: Times) -> Trace:
+    """The trace of a schedule, each stage taking its part of a rank's time. A pair that runs as one takes a forward and a backward."""
+    parts = schedule.stages / schedule.ranks * schedule.slices
+    passes = (time / parts for time in (times.forward_s, times.backward_s, times.input_s, times.weight_s))
+    costs = fixed_costs(*passes, reduce_s=0.0, gather_s=0.0, tensor=1)
+    traffic = Traffic(activation_bytes=1, message_bytes=1, layer_bytes=(1,) * schedule.stages)
+    p = schedule.ranks
+    cluster = load_cluster(
+        "ideal", gpus=p, nodes=None, overrides={}, near=Path(), place="schedule", link_delay_ps=to_ps(times.delay_s)
+    )
+    strategy = PRESETS["standard"]  # there is no data-parallel traffic whose timing would matter
+    program = instantiate(lower(schedule, strategy, costs, traffic, data=1), Grid(tensor=1, data=1, pipeline=p), cluster)
+    return from_outcome(program, simulate(program), no_memory())
+
+
+def measure(name: str, p: int, v: int | None, m: int, times: Times) -> Figures:
+    """Figures of a schedule of the catalogue. ValueError, with the reason, when it cannot have these numbers.
+
+    Where steps follow one another without a flush they are those of a step in between.
+    """
+    schedule = build_named(name, p, v, m)
+    trace = run_alone(schedule, times)
+    makespan_ps, busy_ps = trace.makespan_ps, rank_times(trace)["compute_ps"].mean()
+    if not schedule.flushes:
+        two, three = (run_alone(build_named(name, p, v, steps * m), times).makespan_ps for steps in (2, 3))
+        makespan_ps = three - two
+    in_flight = most_in_flight(schedule)
+    return Figures(
+        name=name,
+        p=p,
+        v=schedule.chunks,
+        m=m,
+        makespan_s=makespan_ps / PS_PER_S,
+        bubble_of_total=1 - busy_ps / makespan_ps,
+        bubble_of_ideal=makespan_ps / busy_ps - 1,
+        peak_in_flight=in_flight,
+        peak_activations=max(in_flight) * p / schedule.stages / schedule.slices,
+        weights=schedule.pipes if schedule.flushes else 2,
+        pipeline_messages=int((trace.ops["kind"] == "send").sum()),
+    )
