@@ -43,4 +43,4 @@ def gantt(run: Run, path: str | Path) -> None:
 
     from clustersim.plots.gantt import gantt as draw
 
-    draw(run.trace.ops, Path(path), title=run.title)
+    draw(run.trace.ops, Path(path), title=run.title, memory=run.trace.memory, capacity_bytes=run.summary["gpu_memory_bytes"])

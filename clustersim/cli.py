@@ -198,9 +198,9 @@ def _parser() -> argparse.ArgumentParser:
     versus.set_defaults(module="schedule_compare", function="compare")
 
     check = _command(
-        schedule_commands, "check", "whether a schedule file is right: complete, in order, without a deadlock", "clustersim schedule check 1f1b.csv"
+        schedule_commands, "check", "whether a schedule file is complete, in order and free of deadlocks", "clustersim schedule check 1f1b.csv"
     )
-    check.add_argument("file", metavar="FILE.csv", help="CSV as torch.distributed.pipelining has it: a row for each rank, its actions in order")
+    check.add_argument("file", metavar="FILE.csv", help="CSV of torch.distributed.pipelining: a row for each rank, its actions in order")
     _json(check)
     check.set_defaults(module="schedule_files", function="check")
 

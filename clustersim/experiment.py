@@ -31,36 +31,29 @@ from clustersim.model.flops import RECOMPUTE
 from clustersim.model.load import load_model
 from clustersim.model.memory import PRECISIONS
 from clustersim.model.spec import Model
-from clustersim.program.grid import DEFAULT_ORDER, Grid
-from clustersim.schedule import strategy as strategies
+from clustersim.program.grid import Grid
+from clustersim.read_grid import MAX_GPUS, PARALLEL_KEYS, degrees_text, read_grid, with_shards
+from clustersim.read_strategy import OF_ONE_STRATEGY, read_strategy, schedule_of
 from clustersim.schedule.actions import Schedule
-from clustersim.schedule.catalogue import ORDERS
-from clustersim.schedule.placements import PLACEMENTS
-from clustersim.schedule.strategy import PARTITIONS, TIMINGS, Strategy
+from clustersim.schedule.strategy import Strategy, stage_layers
 from clustersim.units import to_ps
 
 KEYS = (
     "model", "cluster", "nodes", "parallel", "strategy", "batch", "precision", "recompute", "steps", "cost", "collectives",
     "link_delay", *LINK_KINDS,
 )  # fmt: skip
-STRATEGY_KEYS = (
-    "name", "placement", "order", "timing", "chunks", "group", "slices", "partition", "overlap", "prefetch", "scatter_gather",
-)  # fmt: skip
-_OF_ONE_STRATEGY = ("placement", "order", "timing", "chunks", "group", "slices")
 _SHORT_FORMS = MappingProxyType({"strategy": "name"})
 _MODEL = "the name of a model, a path to a config.json, or a mapping with layers, hidden, heads"
 _CLUSTER = "the name of a cluster or a path to a topology file"
-_ONLY_ONE = "only 1 is supported so far"
 _PEAK = "peak"
 
-MAX_GPUS = 200_000
 MAX_LAYER_PASSES = 200_000
 """One layer and micro-batch each; a pass is 4 to 16 ops, and a million ops take some 20 s and 1 GB."""
 
 
 @dataclass(frozen=True)
 class FixedCost:
-    """Seconds per layer and micro-batch, and of one reduction or gather of a layer (None: the links decide)."""
+    """Seconds per layer and micro-batch, of one reduction or gather of a layer (None: the links decide), of a rank's optimizer."""
 
     forward_s: float
     backward_s: float
@@ -68,6 +61,7 @@ class FixedCost:
     weight_s: float
     reduce_s: float | None
     gather_s: float | None
+    optimizer_s: float
 
 
 @dataclass(frozen=True)
@@ -82,6 +76,8 @@ class Experiment:
     grid: Grid
     strategy: Strategy
     schedule: Schedule
+    stage_layers: tuple[range, ...]
+    sequence_parallel: bool
     micro_batch: int
     sequence: int
     global_batch: int
@@ -114,7 +110,7 @@ def _with_strategy(read: Document, name: str) -> Document:
     if not isinstance(given, dict):
         given = {}
     if given.get("name") != name:
-        given = {key: value for key, value in given.items() if key not in _OF_ONE_STRATEGY}
+        given = {key: value for key, value in given.items() if key not in OF_ONE_STRATEGY}
     lines = {**read.lines, "strategy.name": f"{read.source}, strategy {document.clipped(name)}"}
     return replace(read, data={**read.data, "strategy": {**given, "name": name}}, lines=lines)
 
@@ -122,8 +118,7 @@ def _with_strategy(read: Document, name: str) -> Document:
 def parse(read: Document, near: Path) -> Experiment:
     """Check a document; file names in it are relative to ``near``."""
     top = read.section("", KEYS)
-    if top.integer("steps", 1) != 1:
-        top.error("steps", _ONLY_ONE)
+    steps = top.integer("steps", 1, maximum=1000)
     batch = top.section("batch", ("global", "micro", "sequence"))
     given_sequence = batch.integer("sequence", None, maximum=10**9)
     reference = top.raw("model", expected=_MODEL)
@@ -133,7 +128,7 @@ def parse(read: Document, near: Path) -> Experiment:
     sequence = given_sequence or model.sequence
     if sequence is None:
         batch.error("sequence", f"missing, and model {model.name} names no sequence length; expected a number of tokens")
-    grid = _read_grid(top)
+    grid = read_grid(top)
     cluster = _read_cluster(top, grid, near)
     precision = top.choice("precision", PRECISIONS, "bf16" if "bf16" in cluster.gpu.peak_flop_s else "fp16")
     _check_tensor(top, grid, cluster, model)
@@ -148,20 +143,19 @@ def parse(read: Document, near: Path) -> Experiment:
             f" allowed: multiples of {micro_batch * grid.data}",
         )  # fmt: skip
     micro_batches = global_batch // (micro_batch * grid.data)
-    _check_passes(read, model.layers, micro_batches, copies=1)
-    strategy = _read_strategy(top)
+    _check_passes(read, model.layers, micro_batches * steps, copies=1)
+    strategy, given = read_strategy(top, near)
+    grid = with_shards(top, grid, cluster, strategy)
     collectives = top.choice("collectives", ("auto", *ALGORITHMS), "multi-ring")
-    try:
-        schedule = strategies.build(strategy, model.layers, grid.pipeline, micro_batches)
-    except ValueError as error:
-        text = str(error)
-        read.error("strategy.chunks" if "chunks" in text else "parallel.pipeline" if "layers" in text else "strategy", text)
+    schedule = schedule_of(read, strategy, given, model.layers, grid.pipeline, micro_batches, steps)
     return Experiment(
         model=model,
         cluster=cluster,
         grid=grid,
         strategy=strategy,
         schedule=schedule,
+        stage_layers=stage_layers(strategy, schedule, model.layers),
+        sequence_parallel=_sequence_parallel(top, grid),
         micro_batch=micro_batch,
         sequence=sequence,
         global_batch=global_batch,
@@ -178,7 +172,7 @@ def parse(read: Document, near: Path) -> Experiment:
 def check_unfolded(experiment: Experiment) -> None:
     """InputError when the experiment is too large to simulate every rank of it."""
     grid = experiment.grid
-    _check_passes(experiment.document, experiment.model.layers, experiment.micro_batches, grid.data * grid.tensor)
+    _check_passes(experiment.document, experiment.model.layers, experiment.micro_batches * experiment.schedule.steps, grid.copies * grid.tensor)
 
 
 def _check_passes(read: Document, layers: int, micro_batches: int, copies: int) -> None:
@@ -190,26 +184,6 @@ def _check_passes(read: Document, layers: int, micro_batches: int, copies: int) 
             "batch.global", f"{factors} = {passes:,} passes to simulate; allowed: at most {MAX_LAYER_PASSES:,};"
             f" {cure}use a larger batch.micro, a smaller batch.global or more parallel.data",
         )  # fmt: skip
-
-
-def _read_grid(top: Section) -> Grid:
-    parallel = top.section("parallel", ("data", "pipeline", "tensor", "context", "expert", "order"))
-    for key in ("context", "expert"):
-        degree = parallel.integer(key, 1)
-        if degree != 1:
-            parallel.error(key, f"{_ONLY_ONE}, got {degree}")
-    order = parallel.raw("order", list(DEFAULT_ORDER))
-    if not isinstance(order, list) or sorted(map(str, order)) != sorted(DEFAULT_ORDER):
-        parallel.error("order", f"expected each of {', '.join(DEFAULT_ORDER)} once, fastest first, as [tensor, data, pipeline]")
-    degrees = {name: parallel.integer(name, 1, maximum=10**6) for name in DEFAULT_ORDER}
-    grid = Grid(**degrees, order=tuple(order))
-    if grid.ranks > MAX_GPUS:
-        top.error("parallel", f"{_degrees_text(grid)} = {grid.ranks:,} GPUs; allowed: at most {MAX_GPUS:,}")
-    return grid
-
-
-def _degrees_text(grid: Grid) -> str:
-    return " x ".join(f"{name} {getattr(grid, name)}" for name in reversed(DEFAULT_ORDER))
 
 
 def _read_cluster(top: Section, grid: Grid, near: Path) -> Cluster:
@@ -231,10 +205,18 @@ def _read_cluster(top: Section, grid: Grid, near: Path) -> Cluster:
         return replace(cluster, nodes=1, gpus_per_node=grid.ranks)
     if nodes is not None and cluster.gpus != grid.ranks:
         read.error(
-            "parallel", f"{_degrees_text(grid)} = {grid.ranks} GPUs, but nodes {nodes} x {cluster.gpus_per_node} GPUs ="
+            "parallel", f"{degrees_text(grid)} = {grid.ranks} GPUs, but nodes {nodes} x {cluster.gpus_per_node} GPUs ="
             f" {cluster.gpus}; allowed: degrees whose product is the number of GPUs, or no `nodes:`",
         )  # fmt: skip
     return cluster
+
+
+def _sequence_parallel(top: Section, grid: Grid) -> bool:
+    parallel = top.section("parallel", PARALLEL_KEYS)
+    wanted = parallel.boolean("sequence_parallel", False)
+    if wanted and grid.tensor == 1:
+        parallel.error("sequence_parallel", "it divides the sequence over the tensor ranks; allowed: with tensor of 2 or more")
+    return wanted
 
 
 def _check_tensor(top: Section, grid: Grid, cluster: Cluster, model: Model) -> None:
@@ -257,7 +239,7 @@ def _read_cost(top: Section) -> str | FixedCost | None:
         return value
     if not isinstance(value, dict):
         top.error("cost", f"expected {_PEAK}, or a mapping with forward and backward, got {document.shown(value)}")
-    cost = top.section("cost", ("forward", "backward", "input", "weight", "reduce", "gather"))
+    cost = top.section("cost", ("forward", "backward", "input", "weight", "reduce", "gather", "optimizer"))
     forward_s, backward_s = cost.quantity("forward", "time"), cost.quantity("backward", "time")
     return FixedCost(
         forward_s=forward_s,
@@ -266,28 +248,7 @@ def _read_cost(top: Section) -> str | FixedCost | None:
         weight_s=cost.quantity("weight", "time", backward_s / 2),
         reduce_s=cost.quantity("reduce", "time", None),
         gather_s=cost.quantity("gather", "time", None),
-    )
-
-
-def _read_strategy(top: Section) -> Strategy:
-    known = tuple(strategies.PRESETS)
-    if isinstance(top.raw("strategy", expected=f"one of {', '.join(known)}"), str):
-        return strategies.PRESETS[top.choice("strategy", known)]
-    section = top.section("strategy", STRATEGY_KEYS)
-    preset = strategies.PRESETS[section.choice("name", known)]
-    return Strategy(
-        name=preset.name,
-        placement=section.choice("placement", tuple(PLACEMENTS), preset.placement),
-        order=section.choice("order", tuple(ORDERS), preset.order),
-        timing=section.choice("timing", TIMINGS, preset.timing),
-        chunks=section.integer("chunks", None, maximum=10**6),
-        group=section.integer("group", None, maximum=10**6),
-        slices=section.integer("slices", None, maximum=10**4),
-        partition=section.choice("partition", PARTITIONS, preset.partition),
-        overlap=section.boolean("overlap", preset.overlap),
-        prefetch=section.integer("prefetch", preset.prefetch, minimum=0, maximum=10**6),
-        scatter_gather=section.boolean("scatter_gather", preset.scatter_gather),
-        flushes=preset.flushes,
+        optimizer_s=cost.quantity("optimizer", "time", 0.0),
     )
 
 
@@ -297,7 +258,7 @@ def _collective_warnings(algorithm: str, strategy: Strategy, cluster: Cluster, g
         return []
     data = ("all_reduce",) if strategy.partition == "none" else ("reduce_scatter", "all_gather")
     tensor = ("all_reduce", "all_gather") if strategy.scatter_gather and grid.pipeline > 1 else ("all_reduce",)
-    wanted = (("tensor", tensor, grid.tensor_group(0, 0)), ("data", data, grid.data_group(0, 0)))
+    wanted = (("tensor", tensor, grid.group("tensor", 0)), ("data", data, grid.group("shard", 0)))
     return [
         f"collectives: {algorithm} has no {op.replace('_', '-')} for the {dimension}-parallel groups of this job, which runs as multi-ring"
         for dimension, ops, group in wanted

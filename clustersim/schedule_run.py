@@ -13,14 +13,14 @@ from pathlib import Path
 from clustersim.analysis.ranks import rank_times
 from clustersim.cluster.load import load_cluster
 from clustersim.engine.simulate import simulate
-from clustersim.program.costs import fixed_costs
+from clustersim.program.costs import Costs, fixed_layer
 from clustersim.program.grid import Grid
 from clustersim.program.instantiate import instantiate
 from clustersim.program.lower import lower
 from clustersim.program.traffic import Traffic
 from clustersim.schedule.actions import Schedule, most_in_flight
 from clustersim.schedule.strategy import PRESETS, build_named
-from clustersim.trace.trace import Trace, from_outcome, no_memory
+from clustersim.trace.trace import Trace, from_outcome
 from clustersim.units import PS_PER_S, to_ps
 
 
@@ -60,15 +60,17 @@ def run_alone(schedule: Schedule, times: Times) -> Trace:
     """The trace of a schedule, each stage taking its part of a rank's time. A pair that runs as one takes a forward and a backward."""
     parts = schedule.stages / schedule.ranks * schedule.slices
     passes = (time / parts for time in (times.forward_s, times.backward_s, times.input_s, times.weight_s))
-    costs = fixed_costs(*passes, reduce_s=0.0, gather_s=0.0, tensor=1)
-    traffic = Traffic(activation_bytes=1, message_bytes=1, layer_bytes=(1,) * schedule.stages)
+    layer = fixed_layer(*passes, halves=False)
+    costs = Costs((layer,) * schedule.stages, dict.fromkeys(layer, ()), reduce_ps=0, gather_ps=0)
+    traffic = Traffic(message_bytes=1, layer_bytes=(1,) * schedule.stages)
     p = schedule.ranks
     cluster = load_cluster(
         "ideal", gpus=p, nodes=None, overrides={}, near=Path(), place="schedule", link_delay_ps=to_ps(times.delay_s)
     )
     strategy = PRESETS["standard"]  # there is no data-parallel traffic whose timing would matter
-    program = instantiate(lower(schedule, strategy, costs, traffic, data=1), Grid(tensor=1, data=1, pipeline=p), cluster)
-    return from_outcome(program, simulate(program), no_memory())
+    stages, grid = [range(stage, stage + 1) for stage in range(schedule.stages)], Grid(tensor=1, data=1, pipeline=p)
+    program = instantiate(lower(schedule, strategy, stages, costs, traffic, grid), grid, cluster)
+    return from_outcome(program, simulate(program))
 
 
 def measure(name: str, p: int, v: int | None, m: int, times: Times) -> Figures:

@@ -18,7 +18,6 @@ from clustersim.errors import InputError
 from clustersim.experiment import Experiment, FixedCost
 from clustersim.model.flops import hardware_flops, model_flops
 from clustersim.program.build import build_program
-from clustersim.program.memory import static_memory
 from clustersim.program.program import Program
 from clustersim.trace.files import write_trace, write_whole
 from clustersim.trace.trace import Trace, from_outcome
@@ -50,7 +49,7 @@ def simulate(experiment: Experiment, fold: bool = True, progress: Progress | Non
         outcome = run_program(program, progress)
     except InputError as error:
         raise type(error)(f"{experiment.document.source}: {error}") from None
-    trace = from_outcome(program, outcome, _memory(experiment, program))
+    trace = from_outcome(program, outcome)
     facts = _facts(experiment, program)
     return Run(experiment, trace, link_totals(trace, facts), summarize(trace, facts, outcome.events, time.perf_counter() - begin))
 
@@ -89,16 +88,6 @@ def manifest(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _memory(experiment: Experiment, program: Program) -> pd.DataFrame:
-    grid, sizes = experiment.grid, static_memory(experiment)
-    rows = [
-        (rank, 0, size, what)
-        for rank in program.ranks
-        for what, size in sizes[rank // grid.stride("pipeline") % grid.pipeline].items()
-    ]
-    return pd.DataFrame(rows, columns=["rank", "time_ps", "bytes", "what"])
-
-
 def _facts(experiment: Experiment, program: Program) -> StepFacts:
     model, batch, sequence = experiment.model, experiment.global_batch, experiment.sequence
     gpu, links = experiment.cluster.gpu, program.links
@@ -112,5 +101,6 @@ def _facts(experiment: Experiment, program: Program) -> StepFacts:
         memory_bytes=gpu.memory_bytes,
         link_kinds=dict(zip(links.names, links.kinds, strict=True)),
         link_capacities_bytes_s=dict(zip(links.names, links.capacities_bytes_s, strict=True)),
+        link_bytes=dict(zip(links.names, program.link_bytes(), strict=True)),
         link_multiplicity=dict(zip(links.names, links.multiplicity, strict=True)),
     )

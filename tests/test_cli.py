@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clustersim import units
 from clustersim.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -17,7 +18,7 @@ COMMANDS = (["run"], ["compare"], ["gantt"], ["topology", "show"], ["topology", 
 SUMMARY_KEYS = {
     "step_time_s", "ideal_compute_s", "tokens_per_s", "model_flops_per_gpu_s", "hardware_flops_per_gpu_s", "mfu", "hfu",
     "bubble_of_total", "bubble_of_ideal", "compute_utilization", "overlap", "exposed_communication_s", "idle_s", "wait_s",
-    "peak_memory_bytes", "fits", "communication_bytes", "links", "ranks", "simulated_ranks", "events", "wall_s", "per_rank",
+    "peak_memory_bytes", "memory_at_peak_bytes", "gpu_memory_bytes", "fits", "communication_bytes", "links", "ranks", "simulated_ranks", "events", "wall_s", "per_rank",
 }  # fmt: skip
 RUN_FILES = {"ops.parquet", "dependencies.parquet", "links.parquet", "link_totals.parquet", "memory.parquet", "summary.json", "manifest.json"}
 FIXED = ("--set", "cluster=ideal", "--set", "cost={forward: 1 s, backward: 3 s}", "--set", "parallel={pipeline: 2}")
@@ -164,3 +165,13 @@ sys.exit(f"imported {{heavy}}" if heavy else 0)
 def test_main_takes_its_arguments_from_the_process(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["clustersim", "schedule", "show", "mpp", "--json"])
     assert main() == 0 and json.loads(capsys.readouterr().out)["name"] == "mpp"
+
+
+def test_a_chart_shows_the_memory_that_the_summary_counts(small, cli):
+    summary = only_json(cli("run", "e.yaml", "--json", "--no-plot", "-o", "out"))
+    assert cli("gantt", "out", "-o", "a.svg").status == 0
+    peak, gpu = (units.size_text(summary[key]) for key in ("peak_memory_bytes", "gpu_memory_bytes"))
+    assert re.search(rf"memory of rank \d+: peak {re.escape(peak)} at [\d.]+ \w+, of {re.escape(gpu)}", Path("a.svg").read_text())
+    Path("out/summary.json").unlink()
+    assert cli("gantt", "out", "-o", "b.svg").status == 0
+    assert gpu not in Path("b.svg").read_text()

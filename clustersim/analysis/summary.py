@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from clustersim.analysis.memory import at_peak, fullest_rank, peaks
 from clustersim.analysis.ranks import rank_times
 from clustersim.program.kinds import COMMUNICATION
 from clustersim.trace.trace import Trace
@@ -20,7 +21,7 @@ class StepFacts:
     """What the trace does not hold: for how many ranks of the job each simulated rank stands;
 
     ``tokens``, model and hardware FLOP of one step (full attention); the peak of one GPU in FLOP/s, None where times are
-    given and not computed; usable bytes of one GPU; for each link in the trace its kind, its capacity and for how many it stands.
+    given and not computed; usable bytes of one GPU; for each link in the trace its kind, its capacity, the payload that crosses it, and for how many it stands.
     """
 
     multiplicity: dict[int, int]
@@ -31,6 +32,7 @@ class StepFacts:
     memory_bytes: int
     link_kinds: dict[str, str]
     link_capacities_bytes_s: dict[str, int]
+    link_bytes: dict[str, int]
     link_multiplicity: dict[str, int]
 
     @property
@@ -48,7 +50,8 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
     step_ps = trace.makespan_ps
     step_s = step_ps * _PS
     times = rank_times(trace)
-    peaks = peak_memory_bytes(trace)
+    peak_of = peaks(trace.memory)
+    fullest = fullest_rank(peak_of)
     stands_for = times["rank"].map(facts.multiplicity).to_numpy()
     busy_s = float(np.average(times["compute_ps"], weights=stands_for)) * _PS
     by_rank = pd.DataFrame(
@@ -62,7 +65,7 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
             "bubble_of_ideal": _ratio(step_ps - times["compute_ps"], times["compute_ps"]),
             "compute_utilization": _ratio(times["compute_ps"], step_ps),
             "overlap": _ratio(times["hidden_ps"], times["communication_ps"]),
-            "peak_memory_bytes": times["rank"].map(peaks).astype(np.int64),
+            "peak_memory_bytes": times["rank"].map(peak_of).astype(np.int64),
         }
     )
     by_rank = by_rank.loc[np.repeat(by_rank.index, stands_for)]
@@ -85,8 +88,10 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
             "exposed_communication_s": mean["exposed_communication_s"],
             "idle_s": mean["idle_s"],
             "wait_s": mean["wait_s"],
-            "peak_memory_bytes": max(peaks.values()),
-            "fits": max(peaks.values()) <= facts.memory_bytes,
+            "peak_memory_bytes": peak_of[fullest],
+            "memory_at_peak_bytes": at_peak(trace.memory, fullest),
+            "gpu_memory_bytes": facts.memory_bytes,
+            "fits": peak_of[fullest] <= facts.memory_bytes,
             "communication_bytes": communication_bytes(trace.ops, facts.multiplicity),
             "links": _links(link_totals(trace, facts)),
             "ranks": facts.ranks,
@@ -99,29 +104,28 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
 
 
 def communication_bytes(ops: pd.DataFrame, multiplicity: dict[int, int]) -> dict[str, int]:
-    """Bytes that the ranks of the job send, by kind: ``tensor``, ``data``, ``pipeline``. A receive sends nothing."""
-    totals = dict.fromkeys(COMMUNICATION.values(), 0)
+    """Bytes that the ranks of the job send, by kind: ``tensor``, ``data``, ``pipeline``, and ``context``, ``expert`` where there are any.
+
+    A receive sends nothing.
+    """
+    totals = {"tensor": 0, "data": 0, "pipeline": 0}
     for (kind, rank), sent in ops.groupby(["kind", "rank"], observed=True)["bytes"].sum().items():
         if kind in COMMUNICATION and kind != "recv":
-            totals[COMMUNICATION[kind]] += int(sent) * multiplicity[rank]
+            name = COMMUNICATION[kind]
+            totals[name] = totals.get(name, 0) + int(sent) * multiplicity[rank]
     return totals
-
-
-def peak_memory_bytes(trace: Trace) -> dict[int, int]:
-    """By rank, the most bytes held at a time: changes at one time count together."""
-    at_once = trace.memory.groupby(["rank", "time_ps"], sort=True)["bytes"].sum()
-    return {int(rank): int(held.cumsum().max()) for rank, held in at_once.groupby(level="rank")}
 
 
 def link_totals(trace: Trace, facts: StepFacts) -> pd.DataFrame:
     """A row per link of the trace: link, kind, links (how many it stands for), capacity_bytes_s, bytes, busy_s, mean_utilization,
 
-    peak_utilization. Bytes and times are of one such link; utilization is the share of the capacity, the mean over the step.
+    peak_utilization. Bytes and times are of one such link, bytes those of the payload; utilization is their share of the capacity,
+    the mean over the step.
     """
     use = trace.links
     seconds = (use["end_ps"] - use["start_ps"]) * _PS
-    moved = pd.DataFrame({"link": use["link"].astype(str), "bytes": use["rate_bytes_s"] * seconds, "busy_s": seconds})
-    table = moved.groupby("link").sum()
+    table = pd.DataFrame({"link": use["link"].astype(str), "busy_s": seconds}).groupby("link").sum()
+    table["bytes"] = table.index.map(facts.link_bytes).to_numpy(dtype=float)
     table["peak"] = use["rate_bytes_s"].groupby(use["link"].astype(str)).max()
     capacity = table.index.map(facts.link_capacities_bytes_s).to_numpy(dtype=float)
     return pd.DataFrame(

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from clustersim import units
@@ -70,11 +71,11 @@ def describe(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def tables(cluster: Cluster) -> list[Table]:
-    """The description as rich tables: the cluster, its links, its typical paths; no empty table."""
+def tables(cluster: Cluster, data: Mapping[str, Any] | None = None) -> list[Table]:
+    """The description, made or at hand as ``data``, as rich tables: the cluster, its links, its typical paths; no empty table."""
     from rich.table import Table
 
-    data = describe(cluster)
+    data = describe(cluster) if data is None else data
     gpu = data["gpu"]
     summary = Table("what", "value", title=cluster.name, caption=cluster.description or None)
     rows = [
@@ -87,8 +88,10 @@ def tables(cluster: Cluster) -> list[Table]:
         ("NVLink per GPU, each direction", units.bandwidth_text(data["nvlink_per_gpu_bytes_s"])),
         ("devices", ", ".join(f"{count} {kind}" for kind, count in data["devices"].items())),
     ]
-    if data["bisection_bytes_s"] is not None:
-        text = f"{units.bandwidth_text(data['bisection_bytes_s'])} ({data['bisection_method']})"
+    if not data["ideal"] and data["gpus"] > 1:
+        bisection_bytes_s, text = data["bisection_bytes_s"], data["bisection_method"]
+        if bisection_bytes_s is not None:
+            text = f"{units.bandwidth_text(bisection_bytes_s)} ({text})"
         rows += [("network", f"{data['layout']}, {data['routing']}"), ("bisection bandwidth", text)]
     if data["ideal"]:
         rows.append(("links", f"infinitely fast, one-way delay {units.time_text(data['link_delay_s'])}"))

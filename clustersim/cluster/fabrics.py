@@ -11,13 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from clustersim.cluster.links import Rate
 from clustersim.cluster.routes import NO_LINKS, ONE, Pick, Route
 
+if TYPE_CHECKING:
+    from clustersim.cluster.meshes import Dragonfly
+
 NETWORK = "network"
 """The switch of a flat network; within a node's links, whatever switch the NIC hangs on."""
+
+MAX_LINKS = 10_000_000
+"""Between switches: what a number with some zeros too many asks for, no network has."""
 
 
 class Wire(NamedTuple):
@@ -193,6 +199,7 @@ class Tiers:
         if fabric.groups[-1] > 1:
             most = math.prod(tier.children for tier in self.tiers) // self.nics
             raise ValueError(f"the levels hold {most} nodes of {self.nics} NICs, not {nodes}; give more ports, or a level")
+        check_links(fabric)
         return fabric
 
     def attach(self, node: int, nic: int) -> int:
@@ -217,6 +224,22 @@ class Tiers:
         low += self.first_switch[level]
         high += self.first_switch[level + 1] + group * above.switches
         return Wire(high, low, tier.uplink) if down else Wire(low, high, tier.uplink)
+
+    def trunks(self) -> Iterator[tuple[int, int, int]]:
+        """(from, to, capacity) between groups, a group by its first switch: all links from one group to the next, both ways.
+
+        >>> rate = Rate("network", 100, 7)
+        >>> list(Tiers("leaf-spine", (Tier("leaf", "leaf", 2, 1, rate), Tier("spine", "spine", 0, 3)), nodes=4, nics=1).trunks())
+        [(0, 2, 300), (2, 0, 300), (1, 2, 300), (2, 1, 300)]
+        """
+        for level, groups in enumerate(self.groups[:-1]):
+            tier, above = self.tiers[level], self.tiers[level + 1]
+            capacity = tier.uplink.capacity_bytes_s * self._fan(level)
+            for group in range(groups):
+                low = self.first_switch[level] + group * tier.switches
+                high = self.first_switch[level + 1] + (group // above.children if above.children else 0) * above.switches
+                yield low, high, capacity
+                yield high, low, capacity
 
     def kinds(self) -> dict[str, int]:
         kinds: dict[str, int] = {}
@@ -287,6 +310,13 @@ class Tiers:
 
     def _fan(self, level: int) -> int:
         return self.tiers[level].switches * self.tiers[level + 1].switches
+
+
+def check_links(fabric: Tiers | Dragonfly) -> None:
+    """ValueError when it has more links than ``MAX_LINKS``."""
+    if fabric.link_count > MAX_LINKS:
+        text = f"{fabric.nodes:,} nodes take {fabric.link_count:,} links between switches"
+        raise ValueError(f"{text}; allowed: at most {MAX_LINKS:,}")
 
 
 def _sums(sizes: Iterator[int] | list[int]) -> tuple[int, ...]:

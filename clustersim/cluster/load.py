@@ -27,6 +27,7 @@ from clustersim.errors import InputError
 __all__ = ["LINK_KEYS", "NETWORK_KEYS", "OVERRIDE_KEYS", "check_cluster", "load_cluster"]
 
 _KEYS = ("name", "description", "ideal", "gpu", "node", "network", "devices", "links", "collectives")
+_LEAST_IN_SWITCH = 0.001
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _read(path: Path, overrides: Overrides) -> _Read:
     name, description = top.text("name", path.stem), top.text("description", "")
     gpu = _read_gpu(top.section("gpu", ("name", "memory", "memory_bandwidth", "peak", "efficiency")))
     if top.boolean("ideal", False):
-        sections = ("node", "network", "devices", "links")
+        sections = ("node", "network", "devices", "links", "collectives")
         refuse_keys(top, sections, "an ideal cluster has no links: leave this section out, or `ideal: true`")
         refuse_absent(overrides, (), name)
         return _Read(Cluster(name, description, gpu, gpus_per_node=1, nodes=1, ideal=True), top)
@@ -131,18 +132,30 @@ def _read(path: Path, overrides: Overrides) -> _Read:
 def _read_collectives(top: Section, cluster: Cluster) -> Cluster:
     """How the library of this machine does collectives: its algorithms, its protocols, whether the NVSwitches reduce."""
     section = top.section("collectives", ("algorithms", "protocols", "in_switch"))
-    algorithms = section.raw("algorithms", list(ALGORITHMS))
-    if not isinstance(algorithms, list) or not algorithms or not set(map(str, algorithms)) <= set(ALGORITHMS):
-        section.error("algorithms", f"expected a list of {', '.join(ALGORITHMS)}, got {document.shown(algorithms)}")
     in_switch = section.number("in_switch", None)
     if in_switch is not None and not any(kind == "nvswitch" for _, kind in cluster.devices):
         section.error("in_switch", "the nodes have no NVSwitch that could reduce; leave this out")
+    if in_switch is not None and in_switch < _LEAST_IN_SWITCH:
+        section.error("in_switch", f"expected a number from {_LEAST_IN_SWITCH:g} to 1, got {document.shown(in_switch)}")
     return replace(
         cluster,
-        algorithms=tuple(algorithms),
-        protocols=read_protocols(section.section("protocols", tuple(section.data.get("protocols") or ()))),
-        in_switch=None if in_switch is None else Fraction(in_switch).limit_denominator(1000),
+        algorithms=_read_algorithms(section),
+        protocols=read_protocols(section),
+        in_switch=None if in_switch is None else Fraction(in_switch).limit_denominator(10**6),
     )
+
+
+def _read_algorithms(section: Section) -> tuple[str, ...]:
+    names = section.raw("algorithms", list(ALGORITHMS))
+    if not isinstance(names, list) or not names:
+        section.error("algorithms", f"expected a list of {', '.join(ALGORITHMS)}, got {document.shown(names)}")
+    for position, name in enumerate(names):
+        if name not in ALGORITHMS:
+            hint = document.nearest(str(name), ALGORITHMS)
+            section.error("algorithms", f"unknown algorithm {document.shown(name)}{hint}; allowed: {', '.join(ALGORITHMS)}")
+        if name in names[:position]:
+            section.error("algorithms", f"{name} is given twice; name each once")
+    return tuple(names)
 
 
 def _read_whole(top: Section, bare: Cluster, overrides: Overrides) -> Cluster:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from clustersim.cluster.fabrics import Bundle, Wire
+from clustersim.cluster.fabrics import Bundle, Wire, check_links
 from clustersim.cluster.links import Rate
 from clustersim.cluster.routes import Hop, Pick, Route, along
 
@@ -151,6 +151,7 @@ class Dragonfly:
                 f"{self.routers_per_group} routers x {self.global_links} reach {ports} other groups, and {nodes} nodes make"
                 f" {fabric.groups} groups; allowed: at most {most} nodes, or more links"
             )
+        check_links(fabric)
         return fabric
 
     def attach(self, node: int, nic: int) -> int:
@@ -168,6 +169,11 @@ class Dragonfly:
         pair, way = divmod(link - self._local_links, self._ways)
         group, distance = divmod(pair, self.groups - 1)
         return Wire(*self._ends(group, distance + 1, way), self._global_rate(way))
+
+    def joins(self, group: int, other: int) -> list[Wire]:
+        """The links from one group to another."""
+        distance = (other - group) % self.groups
+        return [Wire(*self._ends(group, distance, way), self._global_rate(way)) for way in range(self._ways)]
 
     def kinds(self) -> dict[str, int]:
         return {"router": self.switch_count}

@@ -13,7 +13,7 @@ import math
 
 from clustersim import document
 from clustersim.cluster.explicit import items
-from clustersim.cluster.fabrics import FLAT, Fabric, Tier, Tiers
+from clustersim.cluster.fabrics import FLAT, MAX_LINKS, Fabric, Tier, Tiers
 from clustersim.cluster.links import Rate
 from clustersim.cluster.meshes import Dragonfly, Torus
 from clustersim.cluster.rates import NETWORK_KEYS, Overrides, read_rate, read_trunk
@@ -31,10 +31,12 @@ _OWN_KEYS = {
 LAYOUTS = tuple(_OWN_KEYS)
 KEYS = (*NETWORK_KEYS, "layout", *dict.fromkeys(key for keys in _OWN_KEYS.values() for key in keys))
 
-SIZE_KEY = {"fat-tree": "levels", "dragonfly": "global_links", "torus": "dimensions"}
+SIZE_KEY = {"leaf-spine": "spines", "rail": "spines", "fat-tree": "levels", "dragonfly": "global_links", "torus": "dimensions"}
 """The key to blame when a fabric cannot have so many nodes."""
 
 _MOST = 1_000_000
+_MOST_ROUTERS = 100_000  # of a torus: a flow to the other side crosses a good part of them
+_MOST_WAYS = 10_000  # a flow spreads over all links between two groups of switches
 _MAX_RATIO = 1000.0
 
 
@@ -58,16 +60,20 @@ def read_fabric(network: Section, overrides: Overrides, nics: int) -> Fabric:
     if layout == "torus":
         return Torus(_read_dimensions(network), trunk, nodes=1)
     if layout == "dragonfly":
+        routers = network.integer("routers_per_group", maximum=_MOST)
+        if routers * (routers - 1) > MAX_LINKS:
+            text = f"{routers:,} routers, each joined to each, are {routers * (routers - 1):,} links in every group"
+            network.error("routers_per_group", f"{text}; allowed: at most {MAX_LINKS:,} links between switches")
         return Dragonfly(
             network.integer("nodes_per_router", maximum=_MOST),
-            network.integer("routers_per_group", maximum=_MOST),
+            routers,
             network.integer("global_links", maximum=_MOST),
             trunk,
             nodes=1,
         )
     if layout == "fat-tree":
         return Tiers(layout, _read_levels(network, nic, trunk, fixed), 1, nics)
-    nodes, spines = network.integer("nodes_per_leaf", maximum=_MOST), network.integer("spines", maximum=_MOST)
+    nodes, spines = network.integer("nodes_per_leaf", maximum=_MOST), network.integer("spines", maximum=_MOST_WAYS)
     ports = nodes if layout == "rail" else nodes * nics
     uplink = _uplink(network, nic.times(ports), trunk, fixed, spines)
     tiers = (Tier("leaf", "leaf", ports, 1, uplink), Tier("spine", "spine", 0, spines))
@@ -93,6 +99,10 @@ def _read_levels(network: Section, nic: Rate, trunk: Rate, fixed: bool) -> tuple
     if levels[0].integer("switches", 1) != 1:
         levels[0].error("switches", "a NIC hangs on one switch of the first level: 1, or leave this out")
     switches = [level.integer("switches", 1, maximum=_MOST) for level in levels] + [1]
+    for level, here, below in zip(levels[1:], switches[1:], switches):
+        if here * below > _MOST_WAYS:
+            text = f"{here:,} switches over groups of {below:,} are {here * below:,} links up from each group"
+            level.error("switches", f"{text}, and every flow spreads over all of them; allowed: at most {_MOST_WAYS:,}")
     tiers = []
     below = nic.times(levels[0].integer("ports", maximum=_MOST))
     for place, level in enumerate(levels):
@@ -110,10 +120,10 @@ def _read_levels(network: Section, nic: Rate, trunk: Rate, fixed: bool) -> tuple
 def _read_dimensions(network: Section) -> tuple[int, ...]:
     given = network.raw("dimensions", expected="the sizes of a torus, for example [4, 4, 4]")
     whole = isinstance(given, list) and 1 <= len(given) <= 8 and all(type(size) is int and size >= 1 for size in given)
-    if not whole or math.prod(given) > _MOST:
+    if not whole or math.prod(given) > _MOST_ROUTERS:
         shown = str(given)[:60] if isinstance(given, list) else document.shown(given)
         network.error(
-            "dimensions", f"expected 1 to 8 whole numbers of at least 1 whose product is at most {_MOST:,}, for example"
+            "dimensions", f"expected 1 to 8 whole numbers of at least 1 whose product is at most {_MOST_ROUTERS:,}, for example"
             f" [4, 4, 4], got {shown}",
         )  # fmt: skip
     return tuple(given)

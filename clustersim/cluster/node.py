@@ -14,6 +14,7 @@ from clustersim.document import Section
 KEYS = ("gpus", "nvlink", "pcie", "nics", "nic_of_gpu", "devices", "links")
 _EXPLICIT_KEYS, _SHORT_KEYS = ("devices", "links"), ("gpus", "nvlink", "pcie", "nics")
 _MAX_GPUS = _MAX_SWITCHES = 1024
+_MAX_NVLINKS = 8192  # between the GPUs and the NVSwitches of a node: reachability is checked GPU by GPU
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ def _read_nvlink(node: Section, gpus: int, overrides: Overrides) -> tuple[list[s
         return [], [link for a, b, bonded in pairs for link in rate.times(bonded).both_ways(f"gpu{a}", f"gpu{b}")]
     refuse_keys(nvlink, ("pairs",), "only `layout: mesh` has pairs; with a switch every GPU has one link to it")
     switches = nvlink.integer("switches", 1, maximum=_MAX_SWITCHES)
+    if gpus * switches > _MAX_NVLINKS:
+        text = f"{gpus} GPUs, each on all of {switches} NVSwitches, have {gpus * switches:,} links"
+        nvlink.error("switches", f"{text}; allowed: at most {_MAX_NVLINKS:,} a node, or one switch for all")
     names = ["nvswitch"] if switches == 1 else [f"nvswitch{i}" for i in range(switches)]
     # A GPU has the same bandwidth over any number of switches: its links are dealt out to them.
     part = rate.times(1 / switches)

@@ -6,13 +6,17 @@ messages are pipelined, so that bandwidth and latency add up. Times on links of 
 
     ring                all-reduce 2(n-1)(a + S/(n b)); reduce-scatter, all-gather (n-1)(a + S/(n b)); broadcast (n-1) a + S/b
     multi-ring          the same over several rings, one per adapter of a node or per disjoint way through its NVLinks
-    tree                two binary trees with half the payload each (Sanders, Speck, Träff 2009): all-reduce 2 d a + 2 S/b, d the depth
+    tree                two binary trees with half the payload each, no member inner in both (Sanders, Speck, Träff 2009):
+                        all-reduce 2 d a + 2 S/b, d = floor(log2 n); S/b instead of 2 S/b for n = 2 and 3/2 S/b for n = 3 and 4,
+                        where no member has both a parent and two children
     halving-doubling    all-reduce 2 a log2 n + 2 (n-1)/n S/b; reduce-scatter, all-gather half of it (Thakur, Rabenseifner, Gropp 2005)
     hierarchical        inside the nodes, between nodes, inside the nodes; each phase a ring (reduce-scatter and all-gather two of them)
-    in-switch           the node's switch adds and copies (NVLS): a + S/b for all but all-to-all; between nodes rings, in a phase of their own
+    in-switch           the node's switch adds and copies (NVLS): a + S/b for all but all-to-all; between nodes rings, a phase of their own
     direct              to all others at once: reduce-scatter, all-gather a + (n-1)/n S/b, all-reduce twice that; broadcast a + (n-1) S/b;
                         all-to-all one after another, (n-1)(a + S/(n b))
     send                a + S/b
+
+A broadcast starts at the group's lowest rank. Nothing depends on the order in which a group names its ranks, but the direction of a send.
 """
 
 from __future__ import annotations
@@ -51,13 +55,19 @@ class Phase(NamedTuple):
 class Layout(NamedTuple):
     """How a group lies on its cluster: single ring, rings with the share of each, members by node.
 
-    ``in_switch`` is the share of its links that a switch all members hang on reaches when it reduces itself, None when none does.
+    Nodes and the members of each stand in order of their numbers. Rings visit node after node. ``in_switch`` is the share of its
+    links that the switch on which all members of a node hang reaches when it reduces itself, None when there is no such switch.
     """
 
     ring: Ring
     rings: tuple[tuple[Ring, Fraction], ...]
     nodes: tuple[tuple[int, ...], ...]
     in_switch: Fraction | None = None
+
+    @property
+    def order(self) -> Ring:
+        """The members node by node."""
+        return tuple(member for node in self.nodes for member in node)
 
 
 def flat(n: int) -> Layout:
@@ -86,15 +96,15 @@ def plan(op: str, algorithm: str, layout: Layout) -> tuple[Phase, ...]:
         raise ValueError(f"{algorithm} has no {op.replace('_', '-')} for {_shape(layout)}; allowed: {allowed}")
     if algorithm in ("ring", "multi-ring"):
         rings = ((layout.ring, Fraction(1)),) if algorithm == "ring" else layout.rings
-        return (_rings(op, n, rings),)
+        return (_rings(op, layout.order[0], rings),)
     if algorithm == "tree":
-        return (_trees(n),)
+        return (_trees(layout.order),)
     if algorithm == "in-switch":
         return _in_switch(op, layout)
     if algorithm == "halving-doubling":
-        return _halving_doubling(op, n)
+        return _halving_doubling(op, layout.order)
     if algorithm == "direct":
-        return _direct(op, n)
+        return _direct(op, layout.order)
     return _hierarchical(op, layout)
 
 
@@ -139,22 +149,25 @@ def ring_share(op: str, n: int) -> Fraction:
     return Fraction((2 if op == "all_reduce" else 1) * (n - 1), n)
 
 
-def _rings(op: str, n: int, rings: Sequence[tuple[Ring, Fraction]]) -> Phase:
-    """Round each ring its part of the payload; a broadcast starts at the ring's first member and stops before it."""
+def _rings(op: str, root: int, rings: Sequence[tuple[Ring, Fraction]]) -> Phase:
+    """Round each ring its part of the payload; a broadcast starts at its root and stops before it."""
+    n = len(rings[0][0])
     sends: list[list[Send]] = [[] for _ in range(n)]
     for ring, part in rings:
         share = part * ring_share(op, n)
-        hops = list(zip(ring, ring[1:] + ring[:1], strict=True))
-        for member, following in hops[:-1] if op == "broadcast" else hops:
-            sends[member].append(Send(following, share))
+        for member, following in zip(ring, ring[1:] + ring[:1], strict=True):
+            if op != "broadcast" or following != root:
+                sends[member].append(Send(following, share))
     return Phase(2 * (n - 1) if op == "all_reduce" else n - 1, tuple(map(tuple, sends)), turns=True)
 
 
 def binary_tree(n: int) -> tuple[list[int], int]:
-    """Parents (-1 for the root) of a balanced binary tree in order over n members, and its depth.
+    """Parents (-1 for the root) of a balanced binary tree in order over n members, and its depth, floor(log2 n).
 
-    >>> binary_tree(4)
-    ([1, 2, -1, 2], 2)
+    Every other member, from the first, is a leaf.
+
+    >>> binary_tree(5), binary_tree(6)
+    (([1, -1, 3, 1, 3], 2), ([1, 3, 1, -1, 5, 3], 2))
     """
     parents = [-1] * n
     depth = 0
@@ -164,7 +177,8 @@ def binary_tree(n: int) -> tuple[list[int], int]:
         if low >= high:
             return
         depth = max(depth, level)
-        middle = (low + high) // 2
+        inner = (high - low) // 2
+        middle = low + 2 * ((inner - 1) // 2) + 1 if inner else low
         parents[middle] = parent
         grow(low, middle, middle, level + 1)
         grow(middle + 1, high, middle, level + 1)
@@ -173,27 +187,45 @@ def binary_tree(n: int) -> tuple[list[int], int]:
     return parents, depth
 
 
-def _trees(n: int) -> Phase:
-    """Up and down two trees, the second shifted by one so that the inner members of one are mostly leaves of the other."""
-    parents, depth = binary_tree(n)
-    sends: list[list[Send]] = [[] for _ in range(n)]
+def two_trees(n: int) -> tuple[tuple[list[int], list[int]], int]:
+    """Parents in two binary trees over n members of which none is inner in both, and their depth.
+
+    The second is the first, mirrored when n is even, and shifted by one when it is odd (Sanders, Speck, Träff, "Two-tree algorithms
+    for full bandwidth broadcast, reduction and scan", Parallel Computing 35, 2009, section 3).
+
+    >>> two_trees(4), two_trees(3)
+    ((([1, -1, 3, 1], [2, 0, -1, 2]), 2), (([1, -1, 1], [2, 2, -1]), 1))
+    """
+    first, depth = binary_tree(n)
+    moved = [(member + 1) % n if n % 2 else n - 1 - member for member in range(n)]
+    second = [-1] * n
+    for member, parent in enumerate(first):
+        second[moved[member]] = moved[parent] if parent >= 0 else -1
+    return (first, second), depth
+
+
+def _trees(order: Ring) -> Phase:
+    """Up and down two trees, half the payload in each."""
+    trees, depth = two_trees(len(order))
+    sends: list[list[Send]] = [[] for _ in order]
     half = Fraction(1, 2)
-    for shift in (0, 1):
+    for parents in trees:
         for member, parent in enumerate(parents):
             if parent >= 0:
-                here, above = (member + shift) % n, (parent + shift) % n
-                sends[above].append(Send(here, half))
-                sends[here].append(Send(above, half))
+                sends[order[parent]].append(Send(order[member], half))
+                sends[order[member]].append(Send(order[parent], half))
     return Phase(2 * depth, tuple(map(tuple, sends)))
 
 
-def _halving_doubling(op: str, n: int) -> tuple[Phase, ...]:
+def _halving_doubling(op: str, order: Ring) -> tuple[Phase, ...]:
     """Half the payload with the nearest member, a quarter with the next but one, ...; and back."""
     halving = []
     distance = 1
-    while distance < n:
-        share = Fraction(1, 2 * distance)
-        halving.append(Phase(1, tuple((Send(member ^ distance, share),) for member in range(n))))
+    while distance < len(order):
+        sends: list[tuple[Send, ...]] = [()] * len(order)
+        for place, member in enumerate(order):
+            sends[member] = (Send(order[place ^ distance], Fraction(1, 2 * distance)),)
+        halving.append(Phase(1, tuple(sends)))
         distance *= 2
     doubling = halving[::-1]
     return {"reduce_scatter": tuple(halving), "all_gather": tuple(doubling)}.get(op, (*halving, *doubling))
@@ -212,19 +244,32 @@ def _in_switch(op: str, layout: Layout) -> tuple[Phase, ...]:
     inside = Phase(1, tuple(sends), in_switch=True, occupancy=1 / layout.in_switch)
     if len(layout.nodes) == 1:
         return (inside,)
-    part = Fraction(1) if op == "broadcast" else Fraction(1, len(layout.nodes[0]))
-    between = _group_rings(op, tuple(zip(*layout.nodes, strict=True)), part, len(layout.ring))
+    _, across = _two_levels(layout)
+    if op == "broadcast":
+        root = layout.order[0]
+        between = _group_rings(op, [ring for ring in across if root in ring], whole, len(layout.ring), root)
+    else:
+        between = _group_rings(op, across, Fraction(1, len(layout.nodes[0])), len(layout.ring))
     return {"reduce_scatter": (inside, between), "all_reduce": (inside, between, inside)}.get(op, (between, inside))
 
 
-def _group_rings(op: str, groups: Sequence[Ring], part: Fraction, members: int) -> Phase:
-    """Several groups at once, each round a ring of its own with its part of the payload."""
+def _two_levels(layout: Layout) -> tuple[tuple[Ring, ...], tuple[Ring, ...]]:
+    """Rings inside the nodes, and those between members of the same place in each: as the single ring goes."""
+    turn = {member: place for place, member in enumerate(layout.ring)}
+    inside = tuple(tuple(sorted(node, key=turn.__getitem__)) for node in layout.nodes)
+    visited = sorted(layout.nodes, key=lambda node: turn[node[0]])
+    return inside, tuple(zip(*visited, strict=True))
+
+
+def _group_rings(op: str, groups: Sequence[Ring], part: Fraction, members: int, root: int = -1) -> Phase:
+    """Several groups at once, each round a ring of its own with its part of the payload; none to the root of a broadcast."""
     size = len(groups[0])
     share = part * ring_share(op, size)
     sends: list[tuple[Send, ...]] = [()] * members
     for group in groups:
         for member, following in zip(group, group[1:] + group[:1], strict=True):
-            sends[member] = (Send(following, share),)
+            if following != root:
+                sends[member] = (Send(following, share),)
     return Phase((2 if op == "all_reduce" else 1) * (size - 1), tuple(sends), turns=True)
 
 
@@ -239,20 +284,23 @@ def sent_share(op: str, algorithm: str, layout: Layout) -> Fraction:
     return total if op == "send" else total / len(layout.ring)
 
 
-def _direct(op: str, n: int) -> tuple[Phase, ...]:
+def _direct(op: str, order: Ring) -> tuple[Phase, ...]:
+    n = len(order)
     if op == "broadcast":
-        return (Phase(1, (tuple(Send(other, Fraction(1)) for other in range(1, n)), *((),) * (n - 1))),)
+        sends: list[tuple[Send, ...]] = [()] * n
+        sends[order[0]] = tuple(Send(other, Fraction(1)) for other in order[1:])
+        return (Phase(1, tuple(sends)),)
     share = Fraction(1, n)
     everyone = tuple(tuple(Send((member + k) % n, share) for k in range(1, n)) for member in range(n))
     return (Phase(n - 1 if op == "all_to_all" else 1, everyone),) * (2 if op == "all_reduce" else 1)
 
 
 def _hierarchical(op: str, layout: Layout) -> tuple[Phase, ...]:
-    n, inside = len(layout.ring), len(layout.nodes[0])
-    across = tuple(zip(*layout.nodes, strict=True))
-    whole, part = Fraction(1), Fraction(1, inside)
-    scatter = _group_rings("reduce_scatter", layout.nodes, whole, n)
-    gather = _group_rings("all_gather", layout.nodes, whole, n)
+    n = len(layout.ring)
+    inside, across = _two_levels(layout)
+    whole, part = Fraction(1), Fraction(1, len(layout.nodes[0]))
+    scatter = _group_rings("reduce_scatter", inside, whole, n)
+    gather = _group_rings("all_gather", inside, whole, n)
     if op == "reduce_scatter":
         return scatter, _group_rings("reduce_scatter", across, part, n)
     if op == "all_gather":

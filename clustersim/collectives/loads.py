@@ -46,44 +46,53 @@ class Pace(NamedTuple):
 
 
 class LaidPhase(NamedTuple):
-    """One phase of a group: its pace, what each member's messages load, the sum, and how much longer than their bytes they hold it."""
+    """One phase of a group: its pace, what each member's messages load, the sum, and how much longer than their bytes they hold it.
+
+    ``parts``: by link the part of a connection that crosses it, the greatest of any message; only where it is not the whole.
+    """
 
     pace: Pace
     by_member: tuple[Carried, ...]
     total: Carried
     occupancy: Fraction
+    parts: Carried
 
 
-def lay_phases(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, or_ring: bool = False) -> list[LaidPhase]:
-    """The phases of a collective of ``group`` (GPU numbers).
+def lay_phases(
+    cluster: Cluster, group: Sequence[int], op: str, algorithm: str, or_ring: bool = False, flow: int = 0
+) -> list[LaidPhase]:
+    """The phases of a collective of ``group`` (GPU numbers). ``flow`` numbers what one pair sends for different ends, for hashed routes.
 
     When the algorithm cannot do it: ``multi-ring``, if ``or_ring``, else ValueError.
     """
     layout = flat(len(group)) if op == "send" else lay_out(cluster, group)
     if or_ring:
         algorithm = able(op, algorithm, layout)
-    return [_lay(cluster, group, phase) for phase in plan(op, algorithm, layout)]
+    return [_lay(cluster, group, phase, flow) for phase in plan(op, algorithm, layout)]
 
 
-def _lay(cluster: Cluster, group: Sequence[int], phase: Phase) -> LaidPhase:
+def _lay(cluster: Cluster, group: Sequence[int], phase: Phase, flow: int) -> LaidPhase:
     by_member = []
     total: Carried = {}
+    parts: Carried = {}
     hops: Counter[tuple[int, str]] = Counter()
     for member, sends in enumerate(phase.sends):
         own: Carried = {}
-        for to, share in sends:
-            route = cluster.route(group[member], group[to])
+        for channel, (to, share) in enumerate(sends):
+            route = cluster.route(group[member], group[to], flow + channel)
             kind = _kind(cluster, route.links)
             if phase.in_switch and kind == "nvlink":
                 kind = IN_SWITCH
             hops[max(route.latency_ps, cluster.link_delay_ps), kind] += 1
             for link, part in route.links:
                 _add(own, link, share if part is ONE else share * part)
+                if part is not ONE or link in parts:
+                    parts[link] = max(part, parts.get(link, part))
         for link, share in own.items():
             _add(total, link, share)
         by_member.append(own)
     pace = Pace(phase.steps, phase.turns, tuple(sorted(Hop(*hop, count) for hop, count in hops.items())))
-    return LaidPhase(pace, tuple(by_member), total, phase.occupancy)
+    return LaidPhase(pace, tuple(by_member), total, phase.occupancy, {link: part for link, part in parts.items() if part != ONE})
 
 
 def _kind(cluster: Cluster, links: tuple[tuple[int, Fraction], ...]) -> str:

@@ -10,11 +10,12 @@ has bare links: no base, no extra, every byte once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from clustersim.document import Section
+from clustersim.document import Section, shown
 from clustersim.units import to_ps
 
 
@@ -44,11 +45,20 @@ IN_SWITCH = "in_switch"
 """The hop to a switch that reduces, and back."""
 _HOPS = ("nvlink", "pcie", "network", IN_SWITCH)
 _MOST_WIRE = 10.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 
-def read_protocols(section: Section) -> tuple[Protocol, ...]:
-    """Protocols by name: ``base`` and, by link kind, what a step costs, as times; ``wire`` as a number of at least 1."""
-    return tuple(_read(section, str(name)) for name in section.data)
+def read_protocols(collectives: Section) -> tuple[Protocol, ...]:
+    """``protocols`` by name: ``base`` and, by link kind, what a step costs, as times; ``wire`` as a number of at least 1."""
+    given = collectives.raw("protocols", {})
+    if not isinstance(given, Mapping):
+        expected = "a mapping of names to what they cost, for example {simple: {base: 8.4 us, nvlink: 2.8 us}}"
+        collectives.error("protocols", f"expected {expected}, got {shown(given)}")
+    for name in given:
+        if not _NAME.fullmatch(name):
+            collectives.error("protocols", f"{shown(name)} is no name for a protocol; allowed: letters, digits, _ -, at most 40")
+    section = collectives.section("protocols", tuple(given))
+    return tuple(_read(section, name) for name in given)
 
 
 def _read(section: Section, name: str) -> Protocol:
@@ -57,4 +67,4 @@ def _read(section: Section, name: str) -> Protocol:
     if wire < 1:
         one.error("wire", f"a byte of payload takes at least one on the wire, got {wire:g}; allowed: 1 to {_MOST_WIRE:g}")
     hops = tuple((kind, to_ps(one.quantity(kind, "time", 0.0))) for kind in _HOPS)
-    return Protocol(name, to_ps(one.quantity("base", "time", 0.0)), hops, Fraction(wire).limit_denominator(1000))
+    return Protocol(name, to_ps(one.quantity("base", "time", 0.0)), hops, Fraction(wire).limit_denominator(10**6))

@@ -23,6 +23,8 @@ def gantt(options: argparse.Namespace) -> None:
         trace.ops,
         output,
         title=f"{_title(folder)}: step {step}",
+        memory=trace.memory,
+        capacity_bytes=_gpu_memory(folder),
         ranks=None if options.ranks is None else sorted(set(rank_numbers("--ranks", options.ranks))),
         start_s=_time("--from", options.start),
         end_s=_time("--to", options.end),
@@ -34,10 +36,20 @@ def gantt(options: argparse.Namespace) -> None:
 
 
 def _title(folder: Path) -> str:
+    return str(_noted(folder / "manifest.json", "title") or folder.name)
+
+
+def _gpu_memory(folder: Path) -> int | None:
+    size = _noted(folder / "summary.json", "gpu_memory_bytes")
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def _noted(path: Path, key: str) -> object:
+    """What a document of the run folder says; None where it does not: tables without them can still be drawn."""
     try:
-        return str(json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["title"])
+        return json.loads(path.read_text(encoding="utf-8"))[key]
     except (OSError, ValueError, KeyError, TypeError):
-        return folder.name  # tables without a manifest can still be drawn
+        return None
 
 
 def _time(option: str, text: str | None) -> float | None:

@@ -13,6 +13,7 @@ from clustersim.commands.output import ProgressLine, console, print_files, print
 from clustersim.document import clipped, nearest, shown
 from clustersim.errors import InputError
 from clustersim.experiment import Experiment, check_unfolded, load
+from clustersim.read_strategy import FILE_SUFFIX
 from clustersim.schedule.strategy import PRESETS
 from clustersim.simulation import Run, simulate, title, write_run
 from clustersim.trace.files import check_writable
@@ -60,7 +61,7 @@ def _strategy_names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     known = tuple(PRESETS)
     for name in names:
-        if name not in known:
+        if name not in known and not name.endswith(FILE_SUFFIX):
             raise InputError(f"--strategies: unknown strategy {shown(name)}{nearest(name, known)}; allowed: {', '.join(known)}")
     if len(set(names)) < len(names):
         raise InputError(f"--strategies: {clipped(text)} names one twice; allowed: different names, for example {','.join(known)}")
@@ -102,7 +103,9 @@ def _draw(done: Run, folder: Path) -> Path:
     from clustersim.plots.gantt import gantt
 
     path = folder / "gantt.png"
-    gantt(done.trace.ops, path, title=_headline(done))
+    gantt(
+        done.trace.ops, path, title=_headline(done), memory=done.trace.memory, capacity_bytes=done.summary["gpu_memory_bytes"]
+    )
     return path
 
 

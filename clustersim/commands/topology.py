@@ -22,12 +22,12 @@ def show(options: argparse.Namespace) -> None:
     files = []
     if options.output or not (options.json or cluster.ideal):
         path = Path(options.output or f"runs/topology-{cluster.name}.png")
-        files.append(draw_topology(cluster, path))
+        files.append(draw_topology(cluster, path, figures))
     if options.json:
         print_json(figures)
         return
     output = console()
-    for table in tables(cluster):
+    for table in tables(cluster, figures):
         output.print(table)
     if files:
         print_files(files)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from simpy import Environment
 
 from clustersim.engine.events import Signal
-from clustersim.engine.sharing import RATE_PER_BYTE_S, WEIGHT_BITS, Crossing, alone, demand, shares
+from clustersim.engine.sharing import BITS, RATE_PER_BYTE_S, UNIT, Crossing, alone, demand, shares
 from clustersim.program.program import Links, Phase
 from clustersim.units import PS_PER_S
 
@@ -30,13 +30,13 @@ class Segment(NamedTuple):
 class Way(NamedTuple):
     """What all flows of a phase have in common: work, links, and the rate of a flow that meets no other with the link that sets it.
 
-    ``most`` is what such a flow takes of each of its links, in the order of ``crossings``; ``weight`` is by link.
+    ``most`` is what such a flow takes of each of its links, in the order of ``crossings``; ``on`` is by link.
     """
 
     work: int
     crossings: tuple[Crossing, ...]
     links: tuple[Link, ...]
-    weight: dict[int, int]
+    on: dict[int, Crossing]
     alone: tuple[int, int]
     most: tuple[int, ...]
 
@@ -53,19 +53,24 @@ class Flow:
         self.slowest = -1  # the link that sets the rate
         self.generation = 0  # of its completion; one of an older generation is outdated
 
+    def level(self, link: int) -> int:
+        """The share of a whole connection on a link at this rate."""
+        crossing = self.way.on[link]
+        return (crossing.share(self.rate) << BITS) // crossing.part
+
 
 class Link:
     """One directed link. Its process sleeps until the earliest completion among the flows whose pace it sets.
 
-    ``used`` is what the flows take of it at their rates, ``wanted`` what they would take if each were alone, ``weights`` the sum of
-    their weights there, ``limited`` the flows whose pace it sets. All are kept up to date, so that an event costs nothing for flows that it does not change.
+    ``used`` is what the flows take of it at their rates, ``wanted`` what they would take if each were alone, ``limited`` the flows
+    whose pace it sets. All are kept up to date, so that an event costs nothing for flows that it does not change.
     """
 
     def __init__(self, network: Network, number: int, capacity: int) -> None:
         self.network, self.env, self.number, self.capacity = network, network.env, number, capacity
         self.flows: dict[Flow, None] = {}
         self.limited: dict[Flow, None] = {}
-        self.used = self.wanted = self.connections = self.weights = 0
+        self.used = self.wanted = self.connections = 0
         self.completions: list[tuple[int, int, int, Flow]] = []
         self.alarm = Signal(self.env)
         self.alarm_at: int | None = None
@@ -79,7 +84,7 @@ class Link:
     @property
     def rounding(self) -> int:
         """Rates are whole numbers, so that fair shares may leave a few units of a full link unused."""
-        return _ROUNDING * (self.connections + (self.weights >> WEIGHT_BITS) + 1)
+        return _ROUNDING * self.connections
 
     def expect(self, flow: Flow, at: int) -> None:
         """``flow`` will be across at this time, unless its rate changes before."""
@@ -146,7 +151,6 @@ class Network:
         for link, crossing, most in zip(way.links, way.crossings, way.most):
             link.flows[flow] = None
             link.connections += crossing.connections
-            link.weights += crossing.connections * crossing.weight
             link.wanted += most
             contested = contested or link.wanted > link.capacity
         if contested:
@@ -166,21 +170,20 @@ class Network:
             if link.limited:
                 self._settle_later(link.limited)
             link.connections -= crossing.connections
-            link.weights -= crossing.connections * crossing.weight
             link.wanted -= most
         self._unsettled.pop(flow, None)
         flow.done.after(0)
 
     def _find_way(self, phase: int) -> Way:
-        work, crossings = demand(self._phases[phase].loads, self._capacities)
+        work, crossings = demand(self._phases[phase].loads)
         for crossing in crossings:
             if crossing.link not in self._links:
                 self._links[crossing.link] = Link(self, crossing.link, self._capacities[crossing.link])
         links = tuple(self._links[crossing.link] for crossing in crossings)
         rate, slowest = alone(crossings, self._capacities)
         most = tuple(crossing.connections * crossing.share(rate) for crossing in crossings)
-        weight = {crossing.link: crossing.weight for crossing in crossings}
-        return Way(work, crossings, links, weight, (rate, slowest), most)
+        on = {crossing.link: crossing for crossing in crossings}
+        return Way(work, crossings, links, on, (rate, slowest), most)
 
     def _settle_later(self, flows: Iterable[Flow]) -> None:
         if not self._unsettled:
@@ -223,19 +226,25 @@ class Network:
     def _no_longer_fair(
         self, found: dict[Flow, tuple[int, int]], contested: list[list[Crossing]], left: dict[int, int]
     ) -> dict[Flow, None]:
-        """Flows not in ``found`` that have more than one that their link limits, or that their own link could give more."""
+        """Flows not in ``found`` that have more on a link than one that it limits, or that their own link could give more.
+
+        What is compared are the shares of whole connections.
+        """
         inside = dict.fromkeys(left, 0)  # by link: how many of its flows are in ``found``,
         rest = dict(left)  # what they leave,
-        most = dict.fromkeys(left, 0)  # the greatest rate that one of them has,
+        most = dict.fromkeys(left, 0)  # the greatest share that one of them has,
         least: dict[int, int] = {}  # and the least of one that the link limits
         for crossings, (rate, slowest) in zip(contested, found.values(), strict=True):
-            for link, weight, connections in crossings:
+            for link, weight, part, connections in crossings:
+                level = share = rate if weight == UNIT else rate * weight >> BITS
+                if part != UNIT:
+                    level = (share << BITS) // part
                 inside[link] += 1
-                rest[link] -= connections * (rate * weight >> WEIGHT_BITS)
-                if rate > most[link]:
-                    most[link] = rate
-                if link == slowest and rate < least.get(link, rate + 1):
-                    least[link] = rate
+                rest[link] -= connections * share
+                if level > most[link]:
+                    most[link] = level
+                if link == slowest and level < least.get(link, level + 1):
+                    least[link] = level
         reached: dict[Flow, None] = {}
         for number, count in inside.items():
             link = self._links[number]
@@ -244,15 +253,12 @@ class Network:
             rounding = link.rounding
             full = rest[number] <= rounding
             for flow in link.limited:
-                if flow not in found:
-                    less = most[number] - flow.rate
-                    if not full or (less > 0 and less * flow.way.weight[number] >> WEIGHT_BITS > rounding):
-                        reached[flow] = None
+                if flow not in found and (not full or flow.level(number) + rounding < most[number]):
+                    reached[flow] = None
             if number in least:
-                fair = least[number]
+                fair = least[number] + rounding
                 for flow in link.flows:
-                    more = flow.rate - fair
-                    if more > 0 and flow not in found and more * flow.way.weight[number] >> WEIGHT_BITS > rounding:
+                    if flow not in found and flow.level(number) > fair:
                         reached[flow] = None
         return reached
 
@@ -271,8 +277,11 @@ class Network:
     def _take(self, flow: Flow, rate: int) -> None:
         """The flow takes of its links what this rate needs."""
         before = flow.rate
-        for link, (_, weight, connections) in zip(flow.way.links, flow.crossings):
-            link.used += connections * ((rate * weight >> WEIGHT_BITS) - (before * weight >> WEIGHT_BITS))
+        for link, (_, weight, _, connections) in zip(flow.way.links, flow.crossings):
+            if weight == UNIT:
+                link.used += connections * (rate - before)
+            else:
+                link.used += connections * ((rate * weight >> BITS) - (before * weight >> BITS))
 
     def _limit(self, flow: Flow, slowest: int) -> None:
         if slowest != flow.slowest:
@@ -287,7 +296,7 @@ class Network:
             self.segments.append(Segment(flow.phase, flow.since, now, flow.rate * PS_PER_S / flow.way.work))
 
 
-_ROUNDING = 4  # rate units for each connection
+_ROUNDING = 64  # rate units for each connection, of which a part may be a small one
 _FEW = 16  # completions that are not worth tidying up
 
 

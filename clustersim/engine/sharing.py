@@ -1,62 +1,75 @@
-"""Max-min fair sharing: what each flow gets when flows meet on links. Integers only, so that equal cases are equal.
+"""Fair sharing: what each flow gets when flows meet on links. Integers only, so that equal cases are equal.
 
 Rates are in units of 1e-6 bytes/s and work in units of 1e-18 bytes, so that work = rate x picoseconds. The rate of a flow counts its
-bytes on its bottleneck, the link that holds it up longest when it meets no other; what it takes of another link is so many times
-that, its weight there.
+bytes on the link where one of its connections carries most.
 """
 
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from clustersim.engine.circle import share_in_circle
 from clustersim.program.program import Load
 
 RATE_PER_BYTE_S = 10**6
 WORK_PER_BYTE = 10**18
-WEIGHT_BITS = 60
-UNIT_WEIGHT = 1 << WEIGHT_BITS
-"""Weights are whole numbers too: so many times that of the bottleneck, which is exact for 1 and to 1e-18 for any other."""
+BITS = 60
+UNIT = 1 << BITS
+"""Weights and parts are whole numbers of 2^-60."""
 
 
 class Crossing(NamedTuple):
-    """A flow's use of one link: ``weight`` in units of ``UNIT_WEIGHT``, for each of so many equal connections."""
+    """A flow's use of one link, by so many equal connections: at a rate r each takes ``weight`` x r of it.
+
+    ``part`` is what of a connection crosses it, less than 1 where routes are spread: so much of a fair share is the flow's.
+    """
 
     link: int
-    weight: int = UNIT_WEIGHT
+    weight: int = UNIT
+    part: int = UNIT
     connections: int = 1
 
     def share(self, rate: int) -> int:
         """What one connection takes of the link, at a rate of its flow."""
-        return rate * self.weight >> WEIGHT_BITS
+        return rate * self.weight >> BITS
+
+    def rate(self, level: int) -> int:
+        """The rate that the link allows when a whole connection has a share of ``level``."""
+        return level if self.part == self.weight else level * self.part // self.weight
 
 
 class Demand(NamedTuple):
-    """What a flow asks of the network: its work on its bottleneck, and the links it crosses."""
+    """What a flow asks of the network: its work where a connection carries most, and the links it crosses."""
 
     work: int
     crossings: tuple[Crossing, ...]
 
 
-def demand(loads: Sequence[Load], capacities: Mapping[int, int] | Sequence[int]) -> Demand:
-    """The demand of a transfer on links of these capacities, in rate units.
+def demand(loads: Sequence[Load]) -> Demand:
+    """The demand of a transfer.
 
-    >>> work, crossings = demand([Load(0, Fraction(10)), Load(1, Fraction(5))], [100, 10])
-    >>> work == 5 * WORK_PER_BYTE, [crossing.weight / UNIT_WEIGHT for crossing in crossings]
-    (True, [2.0, 1.0])
+    >>> work, crossings = demand([Load(0, Fraction(10)), Load(3, Fraction(5))])
+    >>> work == 10 * WORK_PER_BYTE, [crossing.weight / UNIT for crossing in crossings]
+    (True, [1.0, 0.5])
     """
-    _, most = max((load.held_bytes / capacities[load.link], load.held_bytes) for load in loads)
-    held = [(load.link, load.held_bytes, load.connections) for load in loads if load.held_bytes]
-    crossings = tuple(Crossing(link, _rounded_up(UNIT_WEIGHT * size / most), connections) for link, size, connections in held)
+    loads = [load for load in loads if load.held_bytes]
+    most = max(load.held_bytes / load.part for load in loads)
+    crossings = tuple(Crossing(load.link, _up(load.held_bytes / most), _up(load.part), load.connections) for load in loads)
     return Demand(max(1, round(most * WORK_PER_BYTE)), crossings)
+
+
+def _up(value: Fraction) -> int:
+    return -(-(value.numerator << BITS) // value.denominator)
 
 
 def alone(crossings: Sequence[Crossing], capacities: Mapping[int, int] | Sequence[int]) -> tuple[int, int]:
     """The rate of a flow that meets no other, and the link that sets it."""
-    rate, link = min(((capacities[link] << WEIGHT_BITS) // (connections * weight), link) for link, weight, connections in crossings)
+    rate, link = min(
+        ((capacities[crossing.link] << BITS) // (crossing.connections * crossing.weight), crossing.link) for crossing in crossings
+    )
     return max(1, rate), link
 
 
@@ -65,11 +78,12 @@ def shares(
     capacities: Mapping[int, int] | Sequence[int],
     limits: Sequence[tuple[int, int]] | None = None,
 ) -> list[tuple[int, int]]:
-    """The rate of each flow, and the link that sets it.
+    """The rate of each flow, and the link that sets it: one that is full, and where no other connection has a greater share.
 
-    All rates rise together; where a link is full, those of the flows that cross it stay (progressive filling: Bertsekas and
-    Gallager, Data Networks, section 6.5.2). ``capacities`` by link, in rate units. ``limits`` are the rates that the flows would
-    have alone, with the links that set them; where they are given, links that can hold up no flow may be left out of ``flows``.
+    For flows that need the same of all their links it is max-min fairness, found by progressive filling (Bertsekas and Gallager,
+    Data Networks, section 6.5.2); for the others it is bottleneck max fairness (Bonald and Roberts, ACM SIGMETRICS 2015).
+    ``capacities`` by link, in rate units. ``limits`` are the rates that the flows would have alone, with the links that set them;
+    where they are given, links that can hold up no flow may be left out of ``flows``.
 
     >>> a, b = Crossing(0), Crossing(1)
     >>> [rate for rate, _ in shares([(a, b), (a,), (b,)], [10, 4])]
@@ -77,73 +91,140 @@ def shares(
     """
     if limits is None:
         limits = [alone(crossings, capacities) for crossings in flows]
-    filling = _Filling(flows, capacities)
-    by_limit = sorted(range(len(flows)), key=limits.__getitem__, reverse=True)
-    while by_limit:
-        number = by_limit[-1]
-        if filling.result[number][0]:
-            by_limit.pop()
-        elif limits[number][0] <= filling.next_level():
-            filling.stay(number, *limits[by_limit.pop()])
+    filling = _Filling(flows, capacities, limits)
+    waiting = [(filling.pace(link), link) for link in filling.left]
+    heapq.heapify(waiting)
+    aside: list[int] = []  # scarce links with a flow that may be held up elsewhere, by a link that is not settled yet
+    progress = False
+    while waiting or aside:
+        if not waiting:
+            open_links = [link for link in aside if filling.parts[link]]
+            if not progress:
+                filling.settle_circle(open_links)
+                break
+            progress, aside = False, []
+            waiting = [(filling.pace(link), link) for link in open_links]
+            heapq.heapify(waiting)
+            continue
+        full = _scarcest(waiting, filling)
+        at_limit, settled, doubtful = filling.certain(full)
+        if at_limit:
+            filling.settle(at_limit)
+            for link in full:
+                if filling.parts[link]:
+                    heapq.heappush(waiting, (filling.pace(link), link))
         else:
-            filling.fill()
+            filling.settle(settled)
+            aside += doubtful
+        progress = progress or bool(at_limit or settled)
     return filling.result
 
 
 class _Filling:
-    """The state of a progressive filling: what is left of each link, for how much weight of flows, and the rates so far."""
+    """The state of a filling: what is left of each link, for how many connections, and the rates so far."""
 
-    def __init__(self, flows: Sequence[Sequence[Crossing]], capacities: Mapping[int, int] | Sequence[int]) -> None:
+    def __init__(
+        self,
+        flows: Sequence[Sequence[Crossing]],
+        capacities: Mapping[int, int] | Sequence[int],
+        limits: Sequence[tuple[int, int]],
+    ) -> None:
+        self.flows, self.limits = flows, limits
+        self.result = [(0, -1) if crossings else limit for crossings, limit in zip(flows, limits, strict=True)]
         left: dict[int, int] = {}
-        weights: dict[int, int] = {}
+        parts: dict[int, int] = {}
         on_link: dict[int, list[int]] = {}
+        heaviest: dict[int, tuple[int, int]] = {}
         for number, crossings in enumerate(flows):
-            for link, weight, connections in crossings:
+            for link, weight, part, connections in crossings:
                 if link in left:
-                    weights[link] += connections * weight
+                    parts[link] += connections * part
                     on_link[link].append(number)
+                    if weight != part:
+                        most, of = heaviest[link]
+                        if weight * of > most * part:
+                            heaviest[link] = weight, part
                 else:
-                    left[link], weights[link], on_link[link] = capacities[link], connections * weight, [number]
-        self.flows, self.left, self.weights, self.on_link = flows, left, weights, on_link
-        self.result = [(0, -1)] * len(flows)
-        self.waiting = [((left[link] << WEIGHT_BITS) // weights[link], link) for link in left]
-        heapq.heapify(self.waiting)
+                    left[link], parts[link], on_link[link] = capacities[link], connections * part, [number]
+                    heaviest[link] = weight, part
+        self.left, self.parts, self.on_link, self.heaviest = left, parts, on_link, heaviest
 
-    def next_level(self) -> float:
-        """The rate at which the next link is full, or less where flows that stay have left it more since it was reckoned."""
-        return self.waiting[0][0] if self.waiting else math.inf
+    def pace(self, link: int) -> int:
+        """The rate of the slowest flow that the link could hold up."""
+        weight, part = self.heaviest[link]
+        level = (self.left[link] << BITS) // self.parts[link]
+        return level if weight == part else level * part // weight
 
-    def fill(self) -> None:
-        """Let the flows rise to the next level, where those on links that are full stay.
+    def certain(
+        self, full: list[int]
+    ) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]], list[int]]:
+        """Rates that no later settling changes, of flows on these links; and the links on which there are others.
 
-        All links that are full at this level at once, so that the result does not depend on how links and flows are numbered.
+        While others settle a link's level can only rise. So a flow has its rate when it goes as fast as alone (the first result),
+        and when all flows of a link are held up there by what is known so far (the second).
         """
-        waiting, left, weights, result = self.waiting, self.left, self.weights, self.result
-        level = waiting[0][0]
-        full = []
-        while waiting and waiting[0][0] == level:
-            _, link = heapq.heappop(waiting)
-            if weights[link]:
-                now = (left[link] << WEIGHT_BITS) // weights[link]
-                if now > level:
-                    heapq.heappush(waiting, (now, link))
-                else:
-                    full.append(link)
+        flows, limits, left, parts, result = self.flows, self.limits, self.left, self.parts, self.result
+        at_limit: dict[int, tuple[int, int]] = {}
+        settled: dict[int, tuple[int, int]] = {}
+        doubtful: list[int] = []
         for link in full:
+            here: dict[int, tuple[int, int]] = {}
+            elsewhere = False
             for number in self.on_link[link]:
-                if not result[number][0]:
-                    self.stay(number, level, link)
+                if result[number][0]:
+                    continue
+                most = rate, slowest = limits[number]
+                own = 0
+                for other, weight, part, _ in flows[number]:
+                    share = (left[other] << BITS) // parts[other]
+                    if weight != part:
+                        share = share * part // weight
+                    if share < rate:
+                        rate, slowest = share, other
+                    if other == link:
+                        own = share
+                if (rate, slowest) == most:
+                    at_limit[number] = most
+                else:
+                    here[number] = rate, slowest
+                    elsewhere = elsewhere or rate < own
+            if elsewhere:
+                doubtful.append(link)
+            else:
+                settled.update(here)
+        return at_limit, settled, doubtful
 
-    def stay(self, number: int, rate: int, link: int) -> None:
-        """The flow stays at this rate, because of this link."""
-        rate = max(1, rate)
-        self.result[number] = rate, link
-        left, weights = self.left, self.weights
-        for other, weight, connections in self.flows[number]:
-            rest = left[other] - connections * (rate * weight >> WEIGHT_BITS)
-            left[other] = rest if rest > 0 else 0
-            weights[other] -= connections * weight
+    def settle(self, rates: dict[int, tuple[int, int]]) -> None:
+        left, parts = self.left, self.parts
+        for number, (rate, slowest) in rates.items():
+            rate = max(1, rate)
+            self.result[number] = rate, slowest
+            for link, weight, part, connections in self.flows[number]:
+                rest = left[link] - connections * (rate if weight == UNIT else rate * weight >> BITS)
+                left[link] = rest if rest > 0 else 0
+                parts[link] -= connections * part
+
+    def settle_circle(self, links: Sequence[int]) -> None:
+        """Flows of which each may be held up where another takes a part of what it needs: all at once."""
+        numbers = sorted({number for link in links for number in self.on_link[link] if not self.result[number][0]})
+        flows = [self.flows[number] for number in numbers]
+        found = share_in_circle(flows, {link: self.left[link] for link in links}, [self.limits[number] for number in numbers])
+        self.settle(dict(zip(numbers, found, strict=True)))
 
 
-def _rounded_up(value: Fraction) -> int:
-    return -(-value.numerator // value.denominator)
+def _scarcest(waiting: list[tuple[int, int]], filling: _Filling) -> list[int]:
+    """All links that are equally scarce at once, so that the result does not depend on how links and flows are numbered.
+
+    A link to which others have left more than it had when it was put into ``waiting`` goes back to wait its turn.
+    """
+    least, _ = waiting[0]
+    full = []
+    while waiting and waiting[0][0] == least:
+        _, link = heapq.heappop(waiting)
+        if filling.parts[link]:
+            pace = filling.pace(link)
+            if pace > least:
+                heapq.heappush(waiting, (pace, link))
+            else:
+                full.append(link)
+    return full

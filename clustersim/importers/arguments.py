@@ -27,7 +27,8 @@ class Option:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Options by name; ``stray`` are unknown words in their place. What is asked for counts as used.
+    """Options by name; ``stray`` are unknown words in their place. What is asked for counts as used, as ``flags``
+    where it has no value.
 
     Unless ``strict``, what follows the first value of an option is nobody's, as behind a launcher's last option.
     """
@@ -37,6 +38,7 @@ class Arguments:
     stray: tuple[str, ...] = ()
     strict: bool = True
     used: set[str] = field(default_factory=set)
+    flags: set[str] = field(default_factory=set)
 
     @staticmethod
     def of(words: Sequence[Word], source: str, strict: bool = True) -> Arguments:
@@ -48,6 +50,7 @@ class Arguments:
         for word in words:
             if word.text.startswith("--") and len(word.text) > 2:
                 name, equals, value = word.text.partition("=")
+                stray += [shown_unknown(before) for before in values.get(name, ()) if before.startswith(UNKNOWN)]
                 values[name], lines[name] = [value] if equals else [], word.line
             elif word.text.startswith(UNKNOWN) and (not name or values[name]):
                 stray.append(shown_unknown(word.text))
@@ -69,6 +72,7 @@ class Arguments:
     def flag(self, name: str) -> bool:
         """Whether an option without a value is given; unknown words behind it belong to nobody."""
         self.used.add(name)
+        self.flags.add(name)
         for value in self.options[name].values if name in self.options else ():
             if not value.startswith(UNKNOWN):
                 self.fail(name, f"expected no value, got {shown(value)}")
@@ -108,6 +112,17 @@ class Arguments:
         if text is not None and text not in allowed:
             self.fail(name, f"unknown value {shown(text)}; allowed: {', '.join(allowed)}")
         return text
+
+    def unknown(self) -> list[str]:
+        """Words that only running would tell, and that are not the value of an option that is used: they may hold anything."""
+        behind = [
+            f"{shown_unknown(value)} (after {name})"
+            for name, option in self.options.items()
+            if name in self.flags or name not in self.used
+            for value in option.values
+            if UNKNOWN in value
+        ]
+        return [*self.stray, *behind]
 
     def unused(self) -> list[str]:
         """Names of the options that nobody asked for, in the order given."""

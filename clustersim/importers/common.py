@@ -24,11 +24,15 @@ _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\([A-Z0-9]|\x0f")
 
 @dataclass(frozen=True)
 class Imported:
-    """A file's ``text``; ``notes`` are sentences on what was assumed, ``unused`` what the input says and the file does not."""
+    """A file's ``text``; ``notes`` are sentences on what was assumed, ``unused`` what the input says and the file does not.
+
+    ``gpus_per_node`` is that of the job, where the input says it: the cluster may have another.
+    """
 
     text: str
     notes: tuple[str, ...]
     unused: tuple[str, ...]
+    gpus_per_node: int | None = None
 
 
 def readable(text: str, source: str, what: str) -> str:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -127,6 +128,10 @@ def _read(text: str, source: str) -> Document:
         _lines(text, source)  # knows the line, and refuses
         raise InputError(f"{source}: not valid JSON: {error}") from None
     except json.JSONDecodeError as error:
+        comment = re.compile(r"\s*(//|/\*|#)").match(text, error.pos)
+        if comment:
+            line = text.count("\n", 0, comment.start(1)) + 1
+            raise InputError(f"{source}:{line}: not valid JSON: it has no comments; remove this one ({comment[1]})") from None
         raise InputError(f"{source}:{error.lineno}: not valid JSON: {error.msg}; expected {WHAT}") from None
     except RecursionError:
         raise InputError(f"{source}: not valid JSON: nested too deep; expected {WHAT}") from None

@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from clustersim import document, presets
 from clustersim.document import nearest, shown
@@ -60,12 +62,13 @@ _OF_NAME = ((r"P100", 60), (r"V100", 70), (r"A100", 80), (r"G?H[12]00", 90), (r"
 
 @dataclass(frozen=True)
 class GpuSection:
-    """The ``gpu:`` section of a topology file as text, and where it is from."""
+    """The ``gpu:`` section of a topology file as text, its ``collectives:`` section as data, and where they are from."""
 
     name: str
     text: str
     topology: str
     generation: Generation
+    collectives: Mapping[str, Any] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=1)
@@ -77,7 +80,8 @@ def shipped_gpus() -> dict[str, GpuSection]:
         data = document.loads(text, topology).data
         name = data.get("gpu", {}).get("name")
         if name and not data.get("ideal") and name not in sections:
-            sections[name] = GpuSection(name, _section_text(text, "gpu"), topology, generation_of(name))
+            collectives = data.get("collectives") or {}
+            sections[name] = GpuSection(name, _section_text(text, "gpu"), topology, generation_of(name), collectives)
     return sections
 
 

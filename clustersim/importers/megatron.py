@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 
 from clustersim.errors import InputError
 from clustersim.importers.arguments import Arguments
 from clustersim.importers.common import Imported, option_count, option_text, readable, remark, scalar
 from clustersim.importers.experiment_text import Entry, Job, experiment_text
+from clustersim.importers.launchers import MODULES, Launch, find_launchers, read_directives, slurm_variables
 from clustersim.importers.megatron_unused import unused_text
-from clustersim.importers.shell import Word, read_script
+from clustersim.importers.shell import Script, Word, read_script, shown_unknown
+from clustersim.program.grid import DEFAULT_ORDER
 
 WHAT = "Megatron-LM arguments, or a script that launches them"
 DEFAULT_CLUSTER = "dgx-a100"
@@ -34,8 +38,23 @@ _NOT_ABOVE_ONE = {
     "--expert-tensor-parallel-size": "expert tensor parallelism",
     "--num-experts": "mixture of experts",
 }
-_NODES = ("--nnodes", "--num-nodes", "--num_nodes", "--nodes")
-_PER_NODE = ("--nproc-per-node", "--nproc_per_node", "--num-gpus", "--num_gpus", "--ntasks-per-node", "--gpus-per-node")
+_MAX_SHELLS = 4
+# Commands that only show or copy their words.
+_SHOWING = frozenset(("echo", "printf", "cat", "tee", "log", ":", "["))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The launchers of the training script and its options; ``unused`` what else the text holds that counts, perhaps.
+
+    Unless ``apart``, no script is seen between the two, and each has options of the other.
+    """
+
+    launch: Launch
+    arguments: Arguments
+    apart: bool
+    world_size: str | None
+    unused: tuple[str, ...]
 
 
 def import_megatron(
@@ -48,18 +67,19 @@ def import_megatron(
 ) -> Imported:
     """An experiment file from Megatron-LM's arguments; ``source`` is their name in messages.
 
-    ``gpus`` is the world size, by default nodes x processes per node of the launcher, or ``WORLD_SIZE``; ``cluster`` a preset or a
-    topology file; ``variables`` are set as by the environment. InputError, with the line, for whatever is wrong.
+    ``gpus`` is the world size, by default what the launcher says, or ``WORLD_SIZE``; ``cluster`` a preset or a topology file;
+    ``variables`` are set as by the environment. InputError, with the line, for whatever is wrong.
     """
     text = readable(text, source, WHAT)
     notes: list[str] = []
-    launcher, arguments, world_size = _find(text, source, variables or {}, notes)
+    found = _find(text, source, variables or {}, notes)
+    arguments = found.arguments
     for name, what in _NOT_ABOVE_ONE.items():
         if (arguments.whole(name, 1, _MAX_DEGREE) or 1) > 1:
             arguments.fail(name, f"{what} is not supported yet; allowed: 1, or without the option")
     tensor = arguments.whole("--tensor-model-parallel-size", 1, _MAX_DEGREE)
     pipeline = arguments.whole("--pipeline-model-parallel-size", 1, _MAX_DEGREE)
-    world, world_origin = _world_size(launcher, world_size, gpus)
+    world, world_origin = _world_size(found, source, gpus, notes)
     data = _data_degree(source, world, world_origin, tensor, pipeline)
     model = _model(arguments, tensor, pipeline, notes)
     batch = _batch(arguments, data, notes)
@@ -73,59 +93,126 @@ def import_megatron(
         precision=_precision(arguments),
         recompute=_recompute(arguments),
     )
-    unused = [unused_text(remark(name)) for name in arguments.unused()]
-    unused += [f"{word}: known only when the script runs" for word in arguments.stray]
-    return Imported(experiment_text(job), tuple(notes), tuple(unused))
+    unused = (*_unused(found, gpus is not None), *found.unused)
+    return Imported(experiment_text(job), tuple(notes), unused, None if gpus else found.launch.per_node())
 
 
-def _find(
-    text: str, source: str, variables: Mapping[str, str], notes: list[str]
-) -> tuple[Arguments, Arguments, str | None]:
-    """The launcher's options, the training script's, and ``WORLD_SIZE`` where the script sets it."""
-    script = read_script(text, source, variables)
-    found = [_respelled(words) for words in script.commands]
-    training = [words for words in found if any(word.text.partition("=")[0] in _MARKS for word in words)]
+def _unused(found: _Found, given: bool) -> list[str]:
+    """Options of the launchers, then those of the script."""
+    reason = ": --gpus is given" if given else ""
+    launchers = found.launch.launchers
+    taken = set() if found.apart else found.arguments.used
+    unused = [
+        f"{one.name} {remark(name)}{reason if one.counts(name) else ''}"
+        for one in launchers
+        for name in one.arguments.unused()
+        if name not in taken
+    ]
+    known = set() if found.apart else {name for one in launchers for name in one.arguments.options}
+    unused += [unused_text(remark(name)) for name in found.arguments.unused() if name not in known]
+    words = [f"{one.name} {word}" for one in launchers for word in one.arguments.stray] + found.arguments.unknown()
+    return unused + [f"{remark(word)}: known only when the script runs" for word in words]
+
+
+def _find(text: str, source: str, variables: Mapping[str, str], notes: list[str]) -> _Found:
+    """The training command in a text."""
+    directives, ignored = read_directives(text, source)
+    script = read_script(text, source, variables, slurm_variables(directives))
+    commands = [inner for words in script.commands for inner in _inner_commands(words, source, script.variables, _MAX_SHELLS)]
+    words = _training(commands, script, source)
+    if script.branches:
+        lines = ", ".join(map(str, script.branches[:5]))
+        names = f" ({', '.join(script.branched[:10])})" if script.branched else ""
+        notes.append(f"the script branches or loops (lines {lines}): every assignment there is taken once, the last one counts{names}")
+    split, before = _split(words)
+    launchers = find_launchers(words[:before], source)
+    arguments = Arguments.of(words if split is None else words[split + 1 :], source)
+    unread = [
+        f"{remark(' '.join(shown_unknown(word.text) for word in words[:2]))} on line {words[0].line}: other files are not read"
+        for words in commands
+        if words[0].text in ("source", ".") and len(words) > 1
+    ]
+    launch = Launch((*([directives] if directives else ()), *launchers))
+    return _Found(launch, arguments, split is not None, script.variables.get("WORLD_SIZE"), (*ignored, *unread))
+
+
+def _training(commands: list[list[Word]], script: Script, source: str) -> list[Word]:
+    """The one command that trains."""
+    training = [words for words in commands if _is_training(words)]
+    document = next((document for document in script.documents if any(mark in document.text for mark in _MARKS)), None)
     if not training:
+        if document:
+            raise InputError(f"{source}:{document.line}: here-documents are not read; give the text of this one as a file of its own")
         raise InputError(f"{source}: no command with {', '.join(_MARKS[:3])} found; expected {WHAT}")
+    broken = next((words for before, words in pairwise(commands) if words[0].text.startswith("--") and _has_options(before)), None)
+    if broken:
+        raise InputError(
+            f"{source}:{broken[0].line}: a command begins with {remark(shown_unknown(broken[0].text))}: the line before does not continue;"
+            " expected a backslash as its last character, and no comment in between"
+        )
     if len(training) > 1:
         lines = ", ".join(str(words[0].line) for words in training[:5])
         raise InputError(f"{source}: {len(training)} training commands, on lines {lines}; expected one")
-    if script.branches:
-        lines = ", ".join(map(str, script.branches[:5]))
-        notes.append(f"the script branches or loops (lines {lines}): every assignment there is taken once, the last one counts")
-    (words,) = training
-    first = next(i for i, word in enumerate(words) if word.text.partition("=")[0] in _MARKS)
-    split = next((i for i in range(first, -1, -1) if _SCRIPT.fullmatch(words[i].text)), None)
-    arguments = Arguments.of(words if split is None else words[split + 1 :], source)
-    launcher = arguments if split is None else Arguments.of(words[:split], source, strict=False)
-    return launcher, arguments, script.variables.get("WORLD_SIZE")
+    return training[0]
 
 
-def _respelled(words: list[Word]) -> list[Word]:
-    """A whole command in one word, as after ``bash -c`` or ``eval``, in words of its own."""
-    return [
-        Word(part, word.line)
-        for word in words
-        for part in (word.text.split() if any(f"{mark} " in word.text for mark in _MARKS) else [word.text])
-    ]
+def _has_options(words: list[Word]) -> bool:
+    return any(word.text.startswith("--") or _SCRIPT.fullmatch(word.text) for word in words)
 
 
-def _world_size(launcher: Arguments, world_size: str | None, gpus: int | None) -> tuple[int, str]:
+def _is_mark(word: Word) -> bool:
+    return word.text.partition("=")[0] in _MARKS
+
+
+def _is_training(words: list[Word]) -> bool:
+    return words[0].text not in _SHOWING and any(map(_is_mark, words))
+
+
+def _inner_commands(words: list[Word], source: str, variables: Mapping[str, str], levels: int) -> list[list[Word]]:
+    """The command, or where it has a whole command in one word, as after ``bash -c`` or ``eval``, those in there."""
+    for position, word in enumerate(words):
+        if any(re.search(rf"{mark}[\s=]", word.text) for mark in _MARKS) and not _is_mark(word) and words[0].text not in _SHOWING:
+            if not levels:
+                raise InputError(f"{source}:{word.line}: a command in a command, again and again; allowed: {_MAX_SHELLS} levels")
+            inner = [
+                whole
+                for command in read_script(word.text, source, defaults=variables, first_line=word.line).commands
+                for whole in _inner_commands(command, source, variables, levels - 1)
+            ]
+            return [[*words[:position], *whole, *words[position + 1 :]] if any(map(_is_mark, whole)) else whole for whole in inner]
+    return [words]
+
+
+def _split(words: list[Word]) -> tuple[int | None, int]:
+    """Where the training script stands (None: it is not seen), and where the launchers' words end."""
+    first = next(i for i, word in enumerate(words) if _is_mark(word))
+    scripts = [i for i in range(first) if _SCRIPT.fullmatch(words[i].text)]
+    modules = [i for i in range(1, first) if words[i - 1].text in ("-m", "--module") and words[i].text not in MODULES]
+    # An option may have a Python file as its value; --standalone and the like have none.
+    placed = [i for i in scripts if not i or not words[i - 1].text.startswith("--")]
+    found = placed[-1:] or scripts[:1]
+    if found or not modules:
+        return (found[0], found[0]) if found else (None, first)
+    return modules[0], modules[0] - 1
+
+
+def _world_size(found: _Found, source: str, gpus: int | None, notes: list[str]) -> tuple[int, str]:
     if gpus is not None:
         return option_count(gpus, "--gpus", "the number of GPUs"), "--gpus"
-    nodes = next((name for name in _NODES if name in launcher), None)
-    per_node = next((name for name in _PER_NODE if name in launcher), None)
-    if per_node is not None:
-        count = launcher.whole(nodes, maximum=_MAX_DEGREE) if nodes else 1
-        total = count * launcher.whole(per_node, maximum=_MAX_DEGREE)
-        origin = f"{nodes} x {per_node}" if nodes else per_node
-    elif world_size is not None and re.fullmatch(r"[1-9][0-9]{0,6}", world_size):
+    world_size = found.world_size if re.fullmatch(r"[1-9][0-9]{0,6}", found.world_size or "", re.ASCII) else None
+    counted = found.launch.world_size(notes)
+    if counted is not None:
+        total, origin = counted
+        if world_size not in (None, str(total)):
+            notes.append(f"WORLD_SIZE is {world_size}, but the launcher starts {total} processes ({origin}); {total} GPUs are taken")
+    elif world_size is not None:
         total, origin = int(world_size), "WORLD_SIZE"
     else:
         raise InputError(
-            f"{launcher.source}: the number of GPUs is not given; expected --nnodes and --nproc_per_node of torchrun, or --gpus"
+            f"{source}: the number of GPUs is not given; expected --nnodes and --nproc_per_node of torchrun, the number of tasks of"
+            " srun or mpirun, or --gpus"
         )
-    return option_count(total, f"{launcher.source}: {origin}", "a number of GPUs"), origin
+    return option_count(total, f"{source}: {origin}", "a number of GPUs"), origin
 
 
 def _data_degree(source: str, world: int, origin: str, tensor: int, pipeline: int) -> int:
@@ -245,7 +332,8 @@ def _parallel(arguments: Arguments, data: int, pipeline: int, tensor: int, origi
         "tensor": (str(tensor), "--tensor-model-parallel-size"),
     }
     if arguments.flag("--use-tp-pp-dp-mapping"):
-        parallel["order"] = ("[tensor, pipeline, data]", "--use-tp-pp-dp-mapping")
+        inner = [name for name in DEFAULT_ORDER if name not in ("data", "pipeline")]
+        parallel["order"] = (f"[{', '.join([*inner, 'pipeline', 'data'])}]", "--use-tp-pp-dp-mapping")
     return parallel
 
 

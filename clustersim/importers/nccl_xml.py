@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from clustersim import units
@@ -20,7 +21,7 @@ from clustersim.document import clipped, shown
 from clustersim.errors import InputError
 from clustersim.importers.common import Imported, option_text, readable, remark
 from clustersim.importers.gpus import GENERATIONS, Generation, GpuSection, allowed_gpus, find_gpu
-from clustersim.importers.node import Nic, Node, Nvlinks, PcieDevice, nearest_nics, numbered
+from clustersim.importers.node import Nic, Node, Nvlinks, PcieDevice, nearest_nics, numbered, why_idle
 from clustersim.importers.topology_text import topology_text
 from clustersim.importers.xml_tree import Element, parse_xml
 
@@ -39,6 +40,7 @@ _LANE_GB_S = {"2.5": 0.25, "5": 0.5, "8": 8 * 128 / 130 / 8, "16": 16 * 128 / 13
 """Payload of one lane by its GT/s: 8b/10b up to 5, 128b/130b up to 32, 242 of 256 bytes at 64."""
 _SPEED = re.compile(r"\s*(\d{1,3}(?:\.\d)?)\s*GT/s(?:\s+PCIe)?\s*")
 _NCCL_DEFAULT_MB_S = 10_000
+_ASSUMED_SPEED = "assumed: the 10 Gb/s that NCCL takes where <net speed> is missing or not above 0"
 _MAX_SPEED_MB_S = 100_000_000
 _MAX_LINKS = 1000
 _MAX_DEVICES = 512
@@ -82,13 +84,15 @@ def import_nccl_xml(text: str, source: str, *, gpu: str | None = None, name: str
     if len(hosts) > 1:
         raise InputError(f"{source}: holds {len(hosts)} hosts (host_hash); expected the dump of one node")
     notes: list[str] = []
+    _refuse_twins(root, source)
     gpus = _in_order(_devices(root, "gpu", source), source, notes)
     nets = _devices(root, "net", source)
     section, gpu_origin = _choose_gpu(gpus, gpu, source, notes)
     generation = section.generation
-    speeds = [_net_speed(net, source) for net in nets]
+    given_speeds = [_net_speed(net, source) for net in nets]
+    speeds = [speed or _NCCL_DEFAULT_MB_S for speed in given_speeds]
     used, nic_of_gpu = _affinity(gpus, nets, speeds)
-    pcie, uplinks = _pcie([*gpus, *(nets[i] for i in used)], source, generation, notes)
+    pcie, uplinks, pcie_origin = _pcie([*gpus, *(nets[i] for i in used)], source, generation, notes)
     node = Node(
         name=name,
         source=source,
@@ -97,15 +101,20 @@ def import_nccl_xml(text: str, source: str, *, gpu: str | None = None, name: str
         nvlinks=_read_nvlinks(gpus, source, notes),
         gpus=tuple(pcie[: len(gpus)]),
         uplinks=tuple(uplinks),
-        pcie_origin="<pci link_speed link_width>, payload after line coding",
-        nics=tuple(Nic(_net_name(nets[i]), f"{speeds[i] / 1000:g} Gb/s", link) for i, link in zip(used, pcie[len(gpus) :])),
+        pcie_origin=pcie_origin,
+        nics=tuple(
+            Nic(_net_name(nets[i]), f"{speeds[i] / 1000:g} Gb/s", link, "<net speed>" if given_speeds[i] else _ASSUMED_SPEED)
+            for i, link in zip(used, pcie[len(gpus) :])
+        ),
         nic_of_gpu=nic_of_gpu,
         affinity_origin="nearest in the PCIe tree, then fastest, GPUs shared out evenly",
-        network_origin="<net speed>",
         network_latency=_latency([nets[i] for i in used], source),
     )
     written, simplified = topology_text(node)
-    unused = [f"{_net_name(net)}: no GPU has it as its nearest NIC" for i, net in enumerate(nets) if i not in used]
+    silent = [_net_name(net) for net, speed in zip(nets, given_speeds) if not speed]
+    if silent:
+        notes.append(f"the file does not say the speed of {', '.join(silent[:8])}; {_ASSUMED_SPEED.removeprefix('assumed: ')}")
+    unused = [f"{_net_name(net)}: {_why_idle(i, gpus, nets, speeds)}" for i, net in enumerate(nets) if i not in used]
     others = Counter(element.tag for element in root.walk() if element.tag not in _USED)
     unused += [f"<{clipped(tag)}>: {_WHY_UNUSED.get(tag, 'not known')}" for tag in sorted(others)]
     unused.append("CPU affinity, NUMA nodes: the file has one host")
@@ -125,6 +134,27 @@ def _devices(root: Element, tag: str, source: str) -> list[_Device]:
     if len(found) > _MAX_DEVICES:
         raise InputError(f"{source}:{found[_MAX_DEVICES].element.line}: more than {_MAX_DEVICES:,} <{tag}>; allowed: one node's")
     return found
+
+
+def _refuse_twins(root: Element, source: str) -> None:
+    """A device that is there twice would be counted twice."""
+    elements = list(root.walk())
+    for tag, key in (("pci", "busid"), ("gpu", "rank"), ("gpu", "dev")):
+        _refuse_twin((element for element in elements if element.tag == tag), key, source)
+    for gpu in (element for element in elements if element.tag == "gpu"):
+        _refuse_twin((link for link in gpu.children if link.tag == "nvlink"), "target", source)
+
+
+def _refuse_twin(elements: Iterable[Element], key: str, source: str) -> None:
+    lines: dict[str, int] = {}
+    for element in elements:
+        value = element.attributes.get(key, "").strip().lower()
+        if value in lines:
+            raise InputError(
+                f"{source}:{element.line}: <{element.tag} {key}>: {shown(value)} is that of line {lines[value]} too; expected each once"
+            )
+        if value:
+            lines[value] = element.line
 
 
 def _in_order(gpus: list[_Device], source: str, notes: list[str]) -> list[_Device]:
@@ -203,24 +233,24 @@ def _read_nvlinks(gpus: list[_Device], source: str, notes: list[str]) -> Nvlinks
     pairs = tuple((a, b, count) for a, row in enumerate(peers) for b, count in sorted(row.items()) if a < b)
     if not any(uplinks):
         return Nvlinks("<nvlink> targets are GPUs (class 0x03....)", pairs=pairs) if pairs else None
-    return Nvlinks("<nvlink> targets are NVSwitches (class 0x0680..)", uplinks=tuple(uplinks), pairs=pairs)
+    others = " and GPUs (0x03....)" if pairs else ""
+    return Nvlinks(f"<nvlink> targets are NVSwitches (class 0x0680..){others}", uplinks=tuple(uplinks), pairs=pairs)
 
 
 def _pcie(
     devices: list[_Device], source: str, generation: Generation, notes: list[str]
-) -> tuple[list[PcieDevice], list[str]]:
-    """The PCIe link of each device, and the bandwidths of the switches' uplinks.
+) -> tuple[list[PcieDevice], list[str], str]:
+    """The PCIe link of each device, the bandwidths of the switches' uplinks, and where they are from.
 
     The outermost bridge of several devices is their switch; what is nested below it narrows a device's link, no more.
     """
     bridges = [id(device.chain[0]) if device.chain else id(device) for device in devices]
     switches = numbered([bridge if bridges.count(bridge) > 1 else None for bridge in bridges])
-    unknown = False
+    known: list[bool] = []
 
     def text(chain: tuple[Element, ...]) -> str:
-        nonlocal unknown
         rates = [rate for pci in chain if (rate := _pci_rate(pci, source))]
-        unknown |= not rates
+        known.append(bool(rates))
         return units.bandwidth_text(min(rates) * 1e9) if rates else generation.pcie
 
     links: list[PcieDevice] = []
@@ -231,9 +261,15 @@ def _pcie(
         links.append(PcieDevice(switch, text(below)))
         if switch is not None:
             uplinks[switch] = text(device.chain[:1])
-    if unknown:
-        notes.append(f"some PCIe links have no speed in the file; {generation.pcie} is assumed ({generation.pcie_source})")
-    return links, [uplinks[switch] for switch in sorted(uplinks)]
+    origin = "<pci link_speed link_width>, payload after line coding"
+    if not all(known):
+        some = "some" if any(known) else "the"
+        notes.append(f"{some} PCIe links have no speed in the file; {generation.pcie} is assumed ({generation.pcie_source})")
+        assumed = f"assumed: {generation.pcie_source}"
+        origin = f"{origin}; {generation.pcie} {assumed}" if any(known) else assumed
+    if any(_lanes_assumed(pci) for device in devices for pci in device.chain):
+        notes.append("some PCIe links have no width in the file; 16 lanes are assumed, as NCCL does")
+    return links, [uplinks[switch] for switch in sorted(uplinks)], origin
 
 
 def _pci_rate(pci: Element, source: str) -> float:
@@ -249,15 +285,26 @@ def _pci_rate(pci: Element, source: str) -> float:
     return round(per_lane * (width or 16), 3)
 
 
+def _lanes_assumed(pci: Element) -> bool:
+    return bool(_SPEED.fullmatch(pci.attributes.get("link_speed", ""))) and pci.attributes.get("link_width", "") in ("", "0")
+
+
 def _net_name(net: _Device) -> str:
     return remark(net.element.attributes.get("name") or f"net {net.element.attributes.get('dev', '?')}")
 
 
 def _net_speed(net: _Device, source: str) -> int:
+    """In Mb/s; 0 where the file does not say."""
     if "speed" not in net.element.attributes:
-        return _NCCL_DEFAULT_MB_S
-    speed = _whole(net.element, "speed", source, _MAX_SPEED_MB_S, minimum=-(10**9))
-    return speed if speed > 0 else _NCCL_DEFAULT_MB_S
+        return 0
+    return max(0, _whole(net.element, "speed", source, _MAX_SPEED_MB_S, minimum=-(10**9)))
+
+
+def _why_idle(nic: int, gpus: list[_Device], nets: list[_Device], speeds: list[int]) -> str:
+    hops = [[gpu.distance(net) for net in nets] for gpu in gpus]
+    near = [row for row in hops if row[nic] == min(row)]
+    slower = [any(hop == row[nic] and speed > speeds[nic] for hop, speed in zip(row, speeds)) for row in near]
+    return "others as near are faster" if near and all(slower) else why_idle(nic, hops)
 
 
 def _affinity(gpus: list[_Device], nets: list[_Device], speeds: list[int]) -> tuple[list[int], tuple[int, ...]]:

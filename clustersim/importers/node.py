@@ -31,11 +31,12 @@ class PcieDevice:
 
 @dataclass(frozen=True)
 class Nic:
-    """A NIC that GPUs use; ``bandwidth`` is that of its port."""
+    """A NIC that GPUs use; ``bandwidth`` is that of its port, from ``origin``."""
 
     name: str
     bandwidth: str
     pcie: PcieDevice
+    origin: str
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,6 @@ class Node:
     nics: tuple[Nic, ...]
     nic_of_gpu: tuple[int, ...]
     affinity_origin: str
-    network_origin: str
     network_latency: tuple[str, str] | None = None
 
 
@@ -64,6 +64,16 @@ def numbered(groups: Sequence[object]) -> tuple[int | None, ...]:
     """Any labels of groups as numbers in order of appearance; None stays."""
     order: dict[object, int] = {}
     return tuple(None if group is None else order.setdefault(group, len(order)) for group in groups)
+
+
+def why_idle(nic: int, distances: Sequence[Sequence[object]]) -> str:
+    """Why no GPU uses this NIC; ``distances[gpu][nic]``, to each NIC alike.
+
+    >>> why_idle(1, [[1, 2]]), why_idle(1, [[1, 1]])
+    ('no GPU has it as its nearest NIC', 'the GPUs nearest to it have others as near')
+    """
+    nearest = any(row[nic] == min(row) for row in distances)
+    return "the GPUs nearest to it have others as near" if nearest else "no GPU has it as its nearest NIC"
 
 
 def nearest_nics(distances: Sequence[Sequence[int]]) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from clustersim.document import clipped, nearest, shown
 from clustersim.errors import InputError
 from clustersim.importers.common import Imported, option_text, readable, remark
 from clustersim.importers.gpus import GENERATIONS, Generation, GpuSection, allowed_gpus, find_gpu
-from clustersim.importers.node import Nic, Node, Nvlinks, PcieDevice, nearest_nics, numbered
+from clustersim.importers.node import Nic, Node, Nvlinks, PcieDevice, nearest_nics, numbered, why_idle
 from clustersim.importers.topology_text import topology_text
 
 WHAT = "the output of `nvidia-smi topo -m`"
@@ -77,7 +77,8 @@ def import_nvidia_smi(
     nvlinks = _read_nvlinks(table, generation, notes)
     nic_numbers = _choose_nics(table, legend, nics)
     bandwidth, network_origin = _network(network, generation)
-    used, nic_of_gpu = _affinity(table, nic_numbers)
+    distances = _distances(table, nic_numbers)
+    used, nic_of_gpu = _affinity(nic_numbers, distances)
     gpus = table.numbers(gpus=True)
     switches = _pcie_switches(table, [*gpus, *used])
     pcie = [PcieDevice(switch, generation.pcie) for switch in switches]
@@ -90,17 +91,21 @@ def import_nvidia_smi(
         gpus=tuple(pcie[: len(gpus)]),
         uplinks=(generation.pcie,) * len({*switches} - {None}),
         pcie_origin=f"assumed: {generation.pcie_source}",
-        nics=tuple(Nic(_shown_nic(table.devices[i], legend), bandwidth, link) for i, link in zip(used, pcie[len(gpus) :])),
+        nics=tuple(
+            Nic(_shown_nic(table.devices[i], legend), bandwidth, link, network_origin) for i, link in zip(used, pcie[len(gpus) :])
+        ),
         nic_of_gpu=nic_of_gpu,
         affinity_origin=f"nearest by the codes ({', '.join(NEAREST_FIRST)}), GPUs shared out evenly",
-        network_origin=network_origin,
     )
     written, simplified = topology_text(node)
     notes.append(f"PCIe bandwidth is assumed, {generation.pcie} ({generation.pcie_source}): the table does not hold it")
     if used and network is None:
         notes.append(f"NIC bandwidth is assumed, {bandwidth}: the table does not hold it; --network gives it")
-    idle = [_shown_nic(table.devices[i], legend) for i in table.numbers(gpus=False) if i not in used]
-    unused = [f"{nic}: no GPU has it as its nearest NIC" for nic in idle]
+    unused = [
+        f"{_shown_nic(table.devices[i], legend)}: {why_idle(nic_numbers.index(i), distances) if i in nic_numbers else 'not in --nics'}"
+        for i in table.numbers(gpus=False)
+        if i not in used
+    ]
     unused.append("CPU and NUMA affinity: the file has one host")
     return Imported(written, (*notes, *simplified), tuple(unused))
 
@@ -245,16 +250,21 @@ def _shown_nic(column: str, legend: dict[str, str]) -> str:
     return f"{column} ({remark(legend[column])})" if column in legend else column
 
 
-def _affinity(table: _Table, nics: list[int]) -> tuple[list[int], tuple[int, ...]]:
-    """The NICs that GPUs use, as table numbers, and for each GPU its position among them."""
-    if not nics:
-        return [], ()
+def _distances(table: _Table, nics: list[int]) -> list[list[int]]:
+    """From each GPU to each of ``nics``, by the codes."""
     distances = []
     for gpu in table.numbers(gpus=True):
         for nic in nics:
             if table.codes[gpu][nic] not in NEAREST_FIRST:
                 raise InputError(f"{table.at(gpu)}: {table.codes[gpu][nic]} to a NIC; allowed: {', '.join(NEAREST_FIRST)}")
         distances.append([NEAREST_FIRST.index(table.codes[gpu][nic]) for nic in nics])
+    return distances
+
+
+def _affinity(nics: list[int], distances: list[list[int]]) -> tuple[list[int], tuple[int, ...]]:
+    """The NICs that GPUs use, as table numbers, and for each GPU its position among them."""
+    if not nics:
+        return [], ()
     chosen = [nics[position] for position in nearest_nics(distances)]
     used = sorted(set(chosen))
     return used, tuple(used.index(nic) for nic in chosen)

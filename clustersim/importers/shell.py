@@ -1,7 +1,7 @@
 """Enough of the shell to read the arguments out of a launch script: simple assignments, arrays, quoting, ``$((...))``.
 
-Nothing is run. What only running would tell (``$1``, ``$(...)``, a variable that is not set) stays in the word, marked
-by :data:`UNKNOWN`. Branches and loops are read once, line by line.
+Nothing is run. What only running would tell (``$1``, ``$(...)``, a variable that is not set or that a command sets) stays in the
+word, marked by :data:`UNKNOWN`. Branches and loops are read once, line by line; here-documents are no commands.
 
 >>> script = '''N=2
 ... ARGS=(--nnodes $N   # nodes
@@ -32,8 +32,26 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 _DECLARING = frozenset(("export", "local", "declare", "readonly", "typeset"))
 _OPENING = frozenset(("then", "else", "do", "{", "}"))
 _BRANCHING = frozenset(("if", "for", "while", "until", "case"))
-_EXPANSION = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[@*]\])?(?::?[-=](.*))?", re.DOTALL)
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
+_EXPANSION = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[@*]\])?(?:(:?[-=])(.*))?", re.DOTALL)
+_BEFORE_ARITHMETIC = frozenset(("for", "if", "elif", "while", "until", "!"))
+_ENDING = frozenset(("fi", "done", "esac"))
+# Commands that set the variables they name, to what only running tells.
+_SETTING = frozenset(("read", "mapfile", "readarray", "getopts", "unset", "eval"))
+_ARITHMETIC_ASSIGNMENT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*([-+*/%]?)=(?!=)(.*)", re.DOTALL)
+_CHANGED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*(?:\+\+|--|(?:<<|>>|[-+*/%&|^])?=(?!=))|(?:\+\+|--)\s*([A-Za-z_][A-Za-z0-9_]*)")
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
+_CONTINUED = re.compile(r"\\[ \t]+(?=\n|$)")
+
+
+def _quotient(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _remainder(a: int, b: int) -> int:
+    return a - b * _quotient(a, b)
+
+
+_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: _quotient, ast.Mod: _remainder}
 _LARGEST = 10**15
 
 
@@ -60,7 +78,11 @@ def _unknown(name: str, line: int) -> list[Word]:
 
 @dataclass
 class _Reader:
-    """A cursor over the script, and the variables so far; a value is a list of words."""
+    """A cursor over the script, and the variables so far; a value is a list of words.
+
+    ``blocks`` are open, each with whether it runs perhaps; ``conditional`` a statement after ``&&`` or ``||``; ``pending`` the
+    here-documents that begin on the next line: what ends them, whether tabs are dropped, their line.
+    """
 
     text: str
     source: str
@@ -69,6 +91,13 @@ class _Reader:
     line: int = 1
     found: list[list[Word]] = field(default_factory=list)
     size: int = 0
+    fixed: frozenset[str] = frozenset()
+    blocks: list[bool] = field(default_factory=list)
+    conditional: bool = False
+    branches: dict[int, None] = field(default_factory=dict)
+    branched: dict[str, None] = field(default_factory=dict)
+    pending: list[tuple[str, bool, int]] = field(default_factory=list)
+    documents: list[Word] = field(default_factory=list)
 
     def fail(self, message: str):
         raise InputError(f"{self.source}:{self.line}: {message}")
@@ -82,6 +111,15 @@ class _Reader:
     def upcoming(self, start: str) -> bool:
         return self.text.startswith(start, self.at)
 
+    def set(self, name: str, value: list[Word]) -> None:
+        """What is given beforehand stays."""
+        if self.conditional and not any(self.blocks):
+            self.branches[self.line] = None
+        if self.conditional or any(self.blocks):
+            self.branched[name] = None
+        if name not in self.fixed:
+            self.variables[name] = value
+
     def count(self, words: int, characters: int) -> None:
         """Words can be doubled again and again; there is an end to it."""
         self.size += words
@@ -91,54 +129,141 @@ class _Reader:
 
 @dataclass(frozen=True)
 class Script:
-    """The commands in order, expanded, without the assignments; what the variables are at the end; the lines of branches."""
+    """The commands in order, expanded, without the assignments; what the variables are at the end.
+
+    ``branches`` are lines that run perhaps, or again, ``branched`` the variables set there; ``documents`` the here-documents, at the
+    line of their first.
+    """
 
     commands: list[list[Word]]
     variables: dict[str, str]
     branches: tuple[int, ...]
+    branched: tuple[str, ...]
+    documents: tuple[Word, ...]
 
 
-def read_script(text: str, source: str, variables: Mapping[str, str] | None = None) -> Script:
+def read_script(
+    text: str, source: str, variables: Mapping[str, str] | None = None, defaults: Mapping[str, str] | None = None, first_line: int = 1
+) -> Script:
     """The commands of a script; assignments are carried out and left out.
 
-    ``variables`` are set beforehand, as by the environment, and what the script assigns to them is ignored. InputError with
-    the line for a quote or bracket that is never closed.
+    ``variables`` are set beforehand, as by the environment, and what the script assigns to them is ignored; ``defaults`` hold
+    until the script assigns to them. InputError with the line for a quote or bracket that is never closed.
     """
-    given = {name: [Word(value, 0)] for name, value in (variables or {}).items()}
-    reader = _Reader(text, source, dict(given))
-    while reader.at < len(text):
-        words = _statement(reader, frozenset(given))
+    given = {name: [Word(value, 0)] for name, value in {**(defaults or {}), **(variables or {})}.items()}
+    reader = _Reader(text, source, given, line=first_line, fixed=frozenset(variables or {}))
+    while reader.at < len(reader.text):
+        words = _statement(reader)
         if words:
             reader.found.append(words)
+    _skip_documents(reader)
     values = {name: " ".join(word.text for word in value) for name, value in reader.variables.items()}
-    branches = tuple(words[0].line for words in reader.found if words[0].text in _BRANCHING)
-    return Script(reader.found, values, branches)
+    return Script(reader.found, values, tuple(sorted(reader.branches)), tuple(reader.branched), tuple(reader.documents))
 
 
-def _statement(reader: _Reader, fixed: frozenset[str]) -> list[Word]:
+def _statement(reader: _Reader) -> list[Word]:
     words: list[Word] = []
+    joined = acted = False
     while reader.at < len(reader.text):
         _skip_blanks(reader)
         if reader.at >= len(reader.text):
             break
         char = reader.text[reader.at]
-        if char in "\n;|&()":
-            reader.take()
+        if reader.upcoming("((") and all(word.text in _BEFORE_ARITHMETIC for word in words):
+            _set_by_arithmetic(reader, _bracketed(reader, 2, "))"))
+            acted = True
+            continue
+        if char in "\n;|&()" and not reader.upcoming("&>"):
+            joined = reader.upcoming("&&") or reader.upcoming("||")
+            reader.take(2 if joined else 1)
+            if char == "\n":
+                _skip_documents(reader)
             break
         if char == "#":
             _skip_comment(reader)
             continue
-        if char in "<>":
+        if char in "<>&":
             _skip_redirection(reader, words)
             continue
         assignment = _ASSIGNMENT.match(reader.text, reader.at)
-        if assignment and all(word.text in _DECLARING for word in words):
-            _assign(reader, assignment, fixed)
+        if assignment and (not words or words[0].text in _DECLARING):
+            _assign(reader, assignment)
+            acted = True
             continue
         words += _word(reader)
         if len(words) == 1 and words[0].text in _OPENING:
-            words = []
+            _open_or_close(reader, words.pop().text)
+    _note_effects(reader, words)
+    if joined or words or acted:
+        reader.conditional = joined
     return [] if words and words[0].text in _DECLARING else words
+
+
+def _open_or_close(reader: _Reader, word: str) -> None:
+    """A group in braces runs perhaps where it stands after ``&&`` or ``||``."""
+    if word == "{":
+        reader.blocks.append(reader.conditional)
+        reader.conditional = False
+    elif word == "}":
+        _close(reader)
+
+
+def _close(reader: _Reader) -> None:
+    if reader.blocks:
+        reader.blocks.pop()
+
+
+def _note_effects(reader: _Reader, words: list[Word]) -> None:
+    """Branches, and what commands do to variables."""
+    names = [word.text for word in words]
+    if not names:
+        return
+    if names[0] in _BRANCHING:
+        reader.blocks.append(True)
+        reader.branches[words[0].line] = None
+    elif names[0] in _ENDING:
+        _close(reader)
+    while names and names[0] in ("if", "while", "until", "elif", "!"):
+        names = names[1:]
+    if len(names) > 1 and names[0] in ("for", "select"):
+        values = names[3:] if names[2:3] == ["in"] else []
+        reader.set(names[1], [Word(values[0], words[0].line)] if len(values) == 1 else _unknown(f"${names[1]}", words[0].line))
+    elif names and names[0] == "let":
+        for expression in names[1:]:
+            _set_by_arithmetic(reader, expression)
+    elif names and (names[0] in _SETTING or names[:2] == ["printf", "-v"]):
+        for match in (_NAME.match(part) for name in names[1:] for part in name.split()):
+            if match and match[0] in reader.variables:
+                reader.set(match[0], _unknown(f"${match[0]}", words[0].line))
+
+
+def _set_by_arithmetic(reader: _Reader, text: str) -> None:
+    """``((NAME = ...))``; what is more than that leaves the names that it changes unknown."""
+    match = _ARITHMETIC_ASSIGNMENT.fullmatch(text)
+    if match and not _CHANGED.search(match[3]):
+        name, sign, rest = match.groups()
+        result = _arithmetic(reader, f"{name} {sign} ({rest})" if sign else rest)
+        reader.set(name, _unknown(f"${name}", reader.line) if result is None else [Word(str(result), reader.line)])
+        return
+    for match in _CHANGED.finditer(text):
+        name = match[1] or match[2]
+        reader.set(name, _unknown(f"${name}", reader.line))
+
+
+def _skip_documents(reader: _Reader) -> None:
+    """The here-documents whose ``<<`` stood on the line before."""
+    while reader.pending:
+        end, tabs, line = reader.pending.pop(0)
+        first, body = reader.line, []
+        while True:
+            if reader.at >= len(reader.text):
+                raise InputError(f"{reader.source}:{line}: the here-document that begins here has no line {clipped(end)!r} that ends it")
+            newline = reader.text.find("\n", reader.at)
+            text = reader.take((len(reader.text) if newline < 0 else newline + 1) - reader.at).removesuffix("\n")
+            if (text.lstrip("\t") if tabs else text) == end:
+                break
+            body.append(text)
+        reader.documents.append(Word("\n".join(body), first))
 
 
 def _skip_blanks(reader: _Reader) -> None:
@@ -157,16 +282,21 @@ def _skip_comment(reader: _Reader) -> None:
 
 
 def _skip_redirection(reader: _Reader, words: list[Word]) -> None:
-    if words and words[-1].text in ("1", "2") and reader.text[reader.at - 1].isdigit():
+    if words and words[-1].text in ("0", "1", "2") and reader.text[reader.at - 1].isdigit():
         words.pop()  # 2>&1
+    line, document = reader.line, reader.upcoming("<<") and not reader.upcoming("<<<")
+    tabs = reader.upcoming("<<-")
+    reader.take((3 if tabs else 2) if document else 0)
     while reader.at < len(reader.text) and reader.text[reader.at] in "<>&|":
         reader.take()
     _skip_blanks(reader)
     if reader.at < len(reader.text) and reader.text[reader.at] not in "\n;|&()<>":
-        _word(reader)
+        target = _word(reader, split=False)
+        if document:
+            reader.pending.append((shown_unknown("".join(word.text for word in target)), tabs, line))
 
 
-def _assign(reader: _Reader, match: re.Match[str], fixed: frozenset[str]) -> None:
+def _assign(reader: _Reader, match: re.Match[str]) -> None:
     name, append = match.groups()
     line = reader.line
     reader.take(match.end() - match.start())
@@ -174,16 +304,16 @@ def _assign(reader: _Reader, match: re.Match[str], fixed: frozenset[str]) -> Non
         value = _array(reader, line)
     elif reader.at < len(reader.text) and not reader.text[reader.at].isspace() and reader.text[reader.at] not in ";|&()<>":
         value = [Word(" ".join(word.text for word in _word(reader, split=False)), line)]
-        if append and name in reader.variables:
-            value = [Word(" ".join(word.text for word in reader.variables[name]) + value[0].text, line)]
+        if append and reader.variables.get(name):
+            first, *others = reader.variables[name]
+            value = [Word(first.text + value[0].text, line), *others]
             append = ""
     else:
         value = [Word("", line)]
     if append:
         value = reader.variables.get(name, []) + value
     reader.count(len(value), sum(len(word.text) for word in value))
-    if name not in fixed:
-        reader.variables[name] = value
+    reader.set(name, value)
 
 
 def _array(reader: _Reader, line: int) -> list[Word]:
@@ -225,8 +355,10 @@ def _word(reader: _Reader, split: bool = True) -> list[Word]:
         if char.isspace() or char in ";|&()<>":
             break
         if char == "\\":
+            if _CONTINUED.match(reader.text, reader.at):
+                reader.fail("the backslash at the end of the line is followed by a blank, so the line ends there; remove the blank")
             taken = reader.take(2)[1:]
-            current, present = current + ("" if taken == "\n" else taken), True
+            current, present = current + ("" if taken == "\n" else taken), present or taken != "\n"
         elif char == "'":
             current, present = current + _until(reader, "'"), True
         elif char == '"':
@@ -299,20 +431,37 @@ def _expand(reader: _Reader) -> list[Word]:
         match = _EXPANSION.fullmatch(inner)
         if match is None or inner.count("${") > _MAX_NESTED:
             return _unknown(f"${{{inner}}}", line)
-        name, _, default = match.groups()
-        if name in reader.variables and (default is None or any(word.text for word in reader.variables[name])):
-            return reader.variables[name]
+        name, whole, sign, default = match.groups()
+        value = reader.variables.get(name)
+        if value is not None and (default is None or not sign.startswith(":") or any(word.text for word in value)):
+            return value if whole else value[:1]
         if default is None:
             return _unknown(f"${name}", line)
-        nested = _Reader(default, reader.source, reader.variables, line=line, size=reader.size)
-        return [Word(" ".join(word.text for word in _word(nested, split=False)), line)]
+        nested = _Reader(default, reader.source, reader.variables, line=line, size=reader.size, fixed=reader.fixed)
+        given = [Word(" ".join(word.text for word in _words(nested)), line)]
+        if sign.endswith("="):
+            reader.set(name, given)
+        return given
     reader.take()
     name = _NAME.match(reader.text, reader.at)
     if name is None:
         special = reader.take() if reader.at < len(reader.text) and reader.text[reader.at] in "0123456789@*#?$!" else ""
         return _unknown(f"${special}", line) if special else [Word("$", line)]
     reader.take(len(name[0]))
-    return reader.variables.get(name[0], _unknown(f"${name[0]}", line))
+    value = reader.variables.get(name[0])
+    return _unknown(f"${name[0]}", line) if value is None else value[:1]  # of an array its first
+
+
+def _words(reader: _Reader) -> list[Word]:
+    """All that is left, as one text has it."""
+    words: list[Word] = []
+    while reader.at < len(reader.text):
+        _skip_blanks(reader)
+        before = reader.at
+        words += _word(reader, split=False)
+        if reader.at == before and reader.at < len(reader.text):
+            words.append(Word(reader.take(), reader.line))
+    return words
 
 
 def _bracketed(reader: _Reader, opening: int, end: str) -> str:
@@ -320,6 +469,10 @@ def _bracketed(reader: _Reader, opening: int, end: str) -> str:
     depth, position = 0, begin
     opener = "{" if end == "}" else "("
     while position < len(reader.text):
+        quoted = _QUOTED.match(reader.text, position) if end == ")" else None
+        if quoted:
+            position = quoted.end()
+            continue
         if depth == 0 and reader.text.startswith(end, position):
             reader.take(position + len(end) - reader.at)
             return reader.text[begin:position]
@@ -330,15 +483,18 @@ def _bracketed(reader: _Reader, opening: int, end: str) -> str:
 
 def _arithmetic(reader: _Reader, text: str) -> int | None:
     """Whole numbers, + - * / % and variables; None for anything else."""
-    if len(text) > 1000:
+    if len(text) > 1000 or text.count("${") + text.count("$(") > _MAX_NESTED or '"' in text:
         return None
+    if "$" in text:
+        nested = _Reader(f'"{text}"', reader.source, reader.variables, line=reader.line, size=reader.size)
+        text = " ".join(word.text for word in _double_quoted(nested))
 
     def value(match: re.Match[str]) -> str:
         words = reader.variables.get(match[1], [])
         number = words[0].text if len(words) == 1 else ""
-        return str(int(number)) if re.fullmatch(r"\d{1,15}", number, re.ASCII) else "unknown"
+        return number if re.fullmatch(r"0|[1-9]\d{0,14}", number, re.ASCII) else "unknown"  # 010 is octal
 
-    expression = re.sub(r"\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?", value, text).replace("//", "?").replace("/", "//")
+    expression = re.sub(r"([A-Za-z_][A-Za-z0-9_]*)", value, text).replace("//", "?").replace("/", "//")
     try:
         return _evaluate(ast.parse(expression.strip(), mode="eval").body)
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):

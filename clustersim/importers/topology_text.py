@@ -34,6 +34,7 @@ def topology_text(node: Node) -> tuple[str, list[str]]:
             lines.append(commented(f"  nics: {len(node.nics)}", f"those that a GPU uses: {names}"))
         lines.append(commented(f"  nic_of_gpu: {list(node.nic_of_gpu)}", node.affinity_origin))
         lines += _network_lines(node, notes)
+    lines += _collective_lines(node, notes)
     return "\n".join(lines) + "\n", notes
 
 
@@ -42,7 +43,8 @@ def _description(node: Node) -> str:
     if node.nvlinks is None:
         parts.append("no NVLink")
     if node.nvlinks and node.nvlinks.uplinks:
-        parts.append(f"NVSwitch with {max(node.nvlinks.uplinks)} NVLinks a GPU")
+        least, most = min(node.nvlinks.uplinks), max(node.nvlinks.uplinks)
+        parts.append(f"NVSwitch with {most if least == most else f'{least} to {most}'} NVLinks a GPU")
     if node.nvlinks and node.nvlinks.pairs:
         parts.append("NVLink mesh")
     if node.nics:
@@ -170,13 +172,42 @@ def _pcie_items(node: Node) -> list[str]:
 
 def _network_lines(node: Node, notes: list[str]) -> list[str]:
     slowest = min((nic.bandwidth for nic in node.nics), key=lambda text: parse(text, "bandwidth"))
+    origins = sorted({nic.origin for nic in node.nics if nic.bandwidth == slowest})
     if any(nic.bandwidth != slowest for nic in node.nics):
         speeds = ", ".join(f"{remark(nic.name)} {nic.bandwidth}" for nic in node.nics)
         notes.append(f"the NICs differ ({speeds}); the file gives all of them the lowest bandwidth, {slowest}")
     latency = node.network_latency or _NETWORK_LATENCY
     return [
         "network:",
-        commented(f"  bandwidth: {slowest}", node.network_origin),
+        commented(f"  bandwidth: {slowest}", "; ".join(origins)),
         commented(f"  efficiency: {_NETWORK_EFFICIENCY[0]}", _NETWORK_EFFICIENCY[1]),
         commented(f"  latency: {latency[0]}", latency[1]),
+    ]
+
+
+def _collective_lines(node: Node, notes: list[str]) -> list[str]:
+    """The library's own costs as on the shipped machine with this GPU; what its NVSwitches do only where the node has one."""
+    given, origin = node.gpu.collectives, f"topologies/{node.gpu.topology}.yaml"
+    if not given:
+        notes.append(
+            "the file has no `collectives:` section, the time that a library adds to the links: small messages come out too fast;"
+            " a hint in the file says how to complete it"
+        )
+        return [
+            "# collectives:                TO FILL IN: algorithms, and the protocols' base and steps, which the links do not have.",
+            "#                             Without them small messages are too fast. topologies/dgx-a100.yaml has such a section.",
+        ]
+    switched = node.nvlinks is not None and len(node.nvlinks.uplinks) > 0 and min(node.nvlinks.uplinks) > 0
+    notes.append(f"`collectives:` (base latencies, protocols) is assumed, that of {origin}: the input does not hold it")
+    algorithms = [name for name in given.get("algorithms", ()) if switched or name != "in-switch"]
+    protocols = {
+        name: {key: value for key, value in protocol.items() if switched or key != "in_switch"}
+        for name, protocol in given.get("protocols", {}).items()
+    }
+    return [
+        commented("collectives:", f"assumed: as in {origin}, which says where each figure is from"),
+        *([f"  algorithms: [{', '.join(algorithms)}]"] if algorithms else ()),
+        *([f"  in_switch: {given['in_switch']}"] if switched and "in_switch" in given else ()),
+        *(["  protocols:"] if protocols else ()),
+        *(f"    {name}: {{{', '.join(f'{key}: {value}' for key, value in protocol.items())}}}" for name, protocol in protocols.items()),
     ]

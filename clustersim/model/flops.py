@@ -2,7 +2,8 @@
 
 Matrices only, as arXiv 2104.04473 (appendix) counts them: norms, activations, softmax and embedding look-ups are left out.
 Two conventions exist for the core of the attention (scores and context): *full* counts the whole square of the sequence,
-*causal* the half below the diagonal. ``causal`` chooses; a figure should say which it is.
+*causal* the half below the diagonal. ``causal`` chooses; a figure should say which it is. A MoE layer computes ``top_k`` experts for
+each token, however the tokens spread over them; none is dropped, none is padded.
 
 >>> from clustersim.model.presets import preset
 >>> gpt3 = preset("gpt3-175b")
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clustersim.model.spec import Model
+from clustersim.model.spec import Model, attention_matrices
 
 BACKWARD = 2
 """The backward in units of the forward: one product for the input's gradient, one for the weight's."""
@@ -25,44 +26,58 @@ RECOMPUTE = ("none", "selective", "full")
 
 @dataclass(frozen=True)
 class LayerFlops:
-    """FLOP of one layer's forward by segment; ``attention`` includes its core."""
+    """FLOP of one layer's forward by segment; ``attention`` includes its core.
+
+    In a MoE layer ``mlp`` is the router and the shared experts, ``experts`` the routed ones; in a dense one ``experts`` is 0.
+    """
 
     attention: int
     attention_core: int
     mlp: int
+    experts: int = 0
 
     @property
     def total(self) -> int:
-        return self.attention + self.mlp
+        return self.attention + self.mlp + self.experts
 
 
-def layer_forward_flops(model: Model, micro_batch: int, sequence: int, causal: bool = False) -> LayerFlops:
+def layer_forward_flops(
+    model: Model, micro_batch: int, sequence: int, causal: bool = False, moe: bool = False
+) -> LayerFlops:
     """FLOP of the forward of one layer for ``micro_batch`` sequences of ``sequence`` tokens, on all tensor ranks together.
 
     Plain GPT: QKV and projection 8 b s h^2, core 4 b s^2 h (half of it when ``causal``), MLP 16 b s h^2; in all
-    24 b s h^2 + 4 b s^2 h. Grouped keys and values make QKV smaller, a gate adds a third matrix to the MLP.
+    24 b s h^2 + 4 b s^2 h. Grouped keys and values make QKV smaller, a gate adds a third matrix to the MLP. Latent attention
+    is computed as in training: keys and values of every head are written out.
+
+    A MoE layer has for its MLP the router, 2 b s h E, the shared experts, and ``top_k`` experts for each token.
 
     >>> from clustersim.model.presets import preset
     >>> layer_forward_flops(preset("gpt3-175b"), 1, 2048)
-    LayerFlops(attention=2680059592704, attention_core=206158430208, mlp=4947802324992)
+    LayerFlops(attention=2680059592704, attention_core=206158430208, mlp=4947802324992, experts=0)
+    >>> layer_forward_flops(preset("mixtral-8x7b"), 1, 4096, moe=True)
+    LayerFlops(attention=618475290624, attention_core=274877906944, mlp=268435456, experts=2886218022912)
     """
     tokens = micro_batch * sequence
-    matrices = 2 * tokens * model.hidden * (2 * model.query_size + 2 * model.kv_size)
-    core = (2 if causal else 4) * tokens * sequence * model.query_size
-    mlp = 2 * tokens * model.hidden * model.ffn * model.mlp_matrices
-    return LayerFlops(matrices + core, core, mlp)
+    core = (1 if causal else 2) * tokens * sequence * model.heads * (model.head_size + model.value_size)
+    attention = 2 * tokens * attention_matrices(model) + core
+    column = 2 * tokens * model.hidden * model.mlp_matrices
+    if not moe:
+        return LayerFlops(attention, core, column * model.ffn)
+    router = 2 * tokens * model.hidden * model.experts
+    return LayerFlops(attention, core, router + column * model.shared_ffn, column * model.top_k * model.expert_ffn)
 
 
 def layer_recompute_flops(
-    model: Model, micro_batch: int, sequence: int, recompute: str, causal: bool = False
+    model: Model, micro_batch: int, sequence: int, recompute: str, causal: bool = False, moe: bool = False
 ) -> LayerFlops:
     """FLOP of one layer's forward that its backward repeats; ``recompute`` is one of ``RECOMPUTE``.
 
     >>> from clustersim.model.presets import preset
     >>> layer_recompute_flops(preset("gpt3-175b"), 1, 2048, "selective")
-    LayerFlops(attention=206158430208, attention_core=206158430208, mlp=0)
+    LayerFlops(attention=206158430208, attention_core=206158430208, mlp=0, experts=0)
     """
-    forward = layer_forward_flops(model, micro_batch, sequence, causal)
+    forward = layer_forward_flops(model, micro_batch, sequence, causal, moe)
     if recompute == "none":
         return LayerFlops(0, 0, 0)
     if recompute == "selective":
@@ -85,7 +100,8 @@ def head_forward_flops(model: Model, micro_batch: int, sequence: int) -> int:
 def model_flops(model: Model, batch: int, sequence: int, causal: bool = False) -> int:
     """FLOP that one step of ``batch`` sequences needs, forward and backward of layers and logits: the numerator of the MFU.
 
-    For the plain GPT 72 B s l h^2 (1 + s/(6h) + V/(12 l h)) (arXiv 2205.05198, appendix A).
+    For the plain GPT 72 B s l h^2 (1 + s/(6h) + V/(12 l h)) (arXiv 2205.05198, appendix A). Of the experts those count that a
+    token is sent to.
 
     >>> from clustersim.model.presets import preset
     >>> model_flops(preset("x-32"), 1, 512) == 72 * 512 * 32 * 1024**2 * (6 * 1024 + 512) // (6 * 1024)
@@ -105,7 +121,9 @@ def hardware_flops(model: Model, batch: int, sequence: int, recompute: str, caus
     >>> 3 * hardware_flops(x32, 1, 512, "full") == 4 * hardware_flops(x32, 1, 512, "none")
     True
     """
-    forward = layer_forward_flops(model, batch, sequence, causal).total
-    again = layer_recompute_flops(model, batch, sequence, recompute, causal).total
-    head = head_forward_flops(model, batch, sequence)
-    return model.layers * ((1 + BACKWARD) * forward + again) + (1 + BACKWARD) * head
+    total = (1 + BACKWARD) * head_forward_flops(model, batch, sequence)
+    for moe, layers in ((False, model.layers - model.moe_layers), (True, model.moe_layers)):
+        forward = layer_forward_flops(model, batch, sequence, causal, moe).total
+        again = layer_recompute_flops(model, batch, sequence, recompute, causal, moe).total
+        total += layers * ((1 + BACKWARD) * forward + again)
+    return total

@@ -5,6 +5,9 @@ below are counted exactly. Another type is read as Llama when its activation is 
 without learned positions otherwise, which leaves the matrices right, and norms and biases (some 0.01 %) to chance. Of a
 multimodal model the text part is taken (``text_config``). Attention is counted over the whole sequence, whatever
 ``sliding_window`` says.
+
+A mixture of experts, or latent attention, is read in the families of ``_MIXTURES`` and refused in others, whose routers and
+shared experts differ. Layers that predict further tokens in training (``num_nextn_predict_layers``) are left out.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from typing import Any
 
 from clustersim import document as documents
 from clustersim.document import Document, Section
-from clustersim.model.shape import MAX_SIZE, Names, key_of, read_shape
-from clustersim.model.spec import LLAMA, Model
+from clustersim.model.shape import MAX_EXPERTS, MAX_LAYERS, MAX_SIZE, Names, key_of, read_shape, read_top_k
+from clustersim.model.spec import LLAMA, Latent, Model
 
 GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu")
 
@@ -53,8 +56,24 @@ _FAMILIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "gemma": {**LLAMA, "tied": True},
         "gemma2": {**LLAMA, "tied": True, "layer_norms": 4},
         "gemma3_text": {**LLAMA, "tied": True, "layer_norms": 4, "qk_norm": True},
+        "mixtral": LLAMA,
+        "qwen3_moe": {**LLAMA, "qk_norm": True},
+        "deepseek_v2": LLAMA,
+        "deepseek_v3": {**LLAMA, "router_bias": True},
+        "kimi_k2": {**LLAMA, "router_bias": True},
     }
 )
+# Families with experts, and the key that says how many.
+_MIXTURES: Mapping[str, str] = MappingProxyType(
+    {
+        "mixtral": "num_local_experts",
+        "qwen3_moe": "num_experts",
+        "deepseek_v2": "n_routed_experts",
+        "deepseek_v3": "n_routed_experts",
+        "kimi_k2": "n_routed_experts",
+    }
+)
+_LATENT = ("deepseek_v2", "deepseek_v3", "kimi_k2")
 # Families whose positions are learned, and the rows that the table has beyond the longest sequence.
 _EXTRA_POSITIONS: Mapping[str, int] = MappingProxyType({"gpt2": 0, "gpt_bigcode": 0, "opt": 2})
 
@@ -95,8 +114,8 @@ def _text_part(document: Document) -> Section:
 
 def _model(section: Section, name: str) -> Model:
     family = section.text("model_type", "")
-    _refuse_unsupported(section)
-    shape = _shape(section)
+    _refuse_unsupported(section, family)
+    shape = _shape(section, family)
     style = {**_style(section, family), **_overrides(section, family)}
     positions = section.integer(key_of(section, _POSITIONS), None, maximum=MAX_SIZE)
     learned = 0
@@ -111,11 +130,68 @@ def _model(section: Section, name: str) -> Model:
         vocab=section.integer("vocab_size", maximum=MAX_SIZE),
         sequence=_length_before_stretching(section) or positions,
         learned_positions=learned,
+        latent=_latent(section) if family in _LATENT else None,
+        **_experts(section, family, shape["layers"]),
         **style,
     )
 
 
-def _shape(section: Section) -> dict[str, int]:
+def _latent(section: Section) -> Latent:
+    if section.boolean("attention_bias", False):
+        section.error("attention_bias", "latent attention with biases is not supported; allowed: false, got True")
+    return Latent(
+        query_rank=section.integer("q_lora_rank", 0, maximum=MAX_SIZE),
+        kv_rank=section.integer("kv_lora_rank", maximum=MAX_SIZE),
+        rope_size=section.integer("qk_rope_head_dim", maximum=MAX_SIZE),
+        value_size=section.integer("v_head_dim", maximum=MAX_SIZE),
+    )
+
+
+def _experts(section: Section, family: str, layers: int) -> dict[str, int]:
+    """The fields of a mixture of experts; none where no layer has one."""
+    if family not in _MIXTURES:
+        return {}
+    key = _MIXTURES[family]
+    experts = section.integer(key, minimum=0, maximum=MAX_EXPERTS)
+    moe = _moe_layers(section, family, layers) if experts else []
+    if not moe:
+        return {}
+    every = moe[1] - moe[0] if len(moe) > 1 else layers
+    if moe != list(range(moe[0], layers, every)):
+        section.error("mlp_only_layers", "expected layers with experts at one distance up to the last, got a list that breaks it")
+    # Mixtral's experts have the inner size that the family calls the MLP's.
+    expert_ffn = section.integer("moe_intermediate_size" if family != "mixtral" else "intermediate_size", maximum=MAX_SIZE)
+    return {
+        "experts": experts,
+        "top_k": read_top_k(section, "num_experts_per_tok", key, experts),
+        "expert_ffn": expert_ffn,
+        "shared_ffn": expert_ffn * section.integer("n_shared_experts", 0, minimum=0, maximum=MAX_EXPERTS),
+        "dense_layers": moe[0],
+        "moe_every": every,
+    }
+
+
+def _moe_layers(section: Section, family: str, layers: int) -> list[int]:
+    """The layers that have experts: DeepSeek counts its steps from layer 0, Qwen ends each step with one."""
+    optional = () if family in _LATENT else (0,)
+    dense = section.integer("first_k_dense_replace", *optional, minimum=0, maximum=MAX_LAYERS)
+    every = section.integer("moe_layer_freq", 1, maximum=MAX_LAYERS)
+    step = section.integer("decoder_sparse_step", 1, maximum=MAX_LAYERS)
+    without = section.raw("mlp_only_layers", [])
+    if not isinstance(without, list) or not all(type(layer) is int for layer in without):
+        section.error("mlp_only_layers", f"expected a list of layers, counted from 0, got {documents.shown(without)}")
+    excluded = set(without)
+    return [
+        layer for layer in range(dense, layers) if layer % every == 0 and (layer + 1) % step == 0 and layer not in excluded
+    ]
+
+
+def _shape(section: Section, family: str) -> dict[str, int]:
+    if family in _LATENT:
+        # Every head has keys and values of its own; head_dim, where it is given, says something else.
+        data = {key: value for key, value in section.data.items() if key not in _NAMES["kv_heads"]}
+        sizes = (section.integer(key, maximum=MAX_SIZE) for key in ("qk_nope_head_dim", "qk_rope_head_dim"))
+        return read_shape(Section(section.document, section.path, {**data, "head_dim": sum(sizes)}), _NAMES)
     if section.boolean("multi_query", False) and not section.boolean("new_decoder_architecture", False):
         # Falcon's older models and StarCoder: one key-value head, whatever num_kv_heads says.
         data = {key: value for key, value in section.data.items() if key not in _NAMES["kv_heads"]}
@@ -164,16 +240,16 @@ def _length_before_stretching(section: Section) -> int | None:
     return section.integer(key, None, maximum=MAX_SIZE)
 
 
-def _refuse_unsupported(section: Section) -> None:
+def _refuse_unsupported(section: Section, family: str) -> None:
     for key in _EXPERTS:
-        if section.integer(key, 0, minimum=0) > 1:
-            section.error(key, f"mixture-of-experts is not supported yet; allowed: 1, got {section.raw(key)}")
-    if "kv_lora_rank" in section:
-        section.error(
-            "kv_lora_rank", "multi-head latent attention is not supported yet; allowed: multi-head and grouped-query attention"
-        )
-    if section.text("model_type", "") in _ENCODERS:
-        section.error("model_type", f"{section.raw('model_type')} is an encoder; allowed: decoder-only models")
+        if family not in _MIXTURES and section.integer(key, 0, minimum=0) > 1:
+            section.error(
+                key, f"a mixture of experts is supported for model_type {', '.join(_MIXTURES)}; allowed: 1, got {section.raw(key)}"
+            )
+    if "kv_lora_rank" in section and family not in _LATENT:
+        section.error("kv_lora_rank", f"multi-head latent attention is supported for model_type {', '.join(_LATENT)} alone")
+    if family in _ENCODERS:
+        section.error("model_type", f"{family} is an encoder; allowed: decoder-only models")
     if section.boolean("is_encoder_decoder", False):
         section.error("is_encoder_decoder", "encoder-decoder models are not supported; allowed: decoder-only models")
     projection = section.integer("word_embed_proj_dim", None)

@@ -19,6 +19,8 @@ MASK_BYTES = 1
 """One element of a dropout mask."""
 LOGIT_BYTES = 4
 """Logits are kept in 32 bits for the loss."""
+PROBABILITY_BYTES = 4
+"""A router's probabilities are kept in 32 bits."""
 
 
 class StateBytes(NamedTuple):
@@ -61,6 +63,7 @@ def layer_activation_bytes(
     recompute: str = "none",
     precision: str = "bf16",
     sequence_parallel: bool = False,
+    moe: bool = False,
 ) -> int:
     """Bytes that one tensor rank keeps of one layer and micro-batch, from its forward to its backward.
 
@@ -77,11 +80,20 @@ def layer_activation_bytes(
     (4h elements) and two masks; split over the ranks queries, keys, values and the projection's input, and for the MLP the
     input of the activation and of the last matrix (2 ffn), or with a gate both its inputs and their product (3 ffn; a fused
     kernel computes the activated gate again). Per head and pair of tokens the softmax, and with dropout a mask and the
-    softmax after it. Models without dropout keep no masks.
+    softmax after it. Models without dropout keep no masks. Latent attention keeps on every rank the low-rank vectors before and
+    after their norms as well.
+
+    A MoE layer (``moe``) has in place of the MLP's inner sizes those of the shared experts (split over the ranks), the router's
+    probabilities in 32 bits, and for ``top_k`` copies of each token the experts' input (h, whole on every tensor rank, since each
+    multiplies it with its columns, ``sequence_parallel`` or not) and inner sizes (split). Tokens are taken to spread evenly: a
+    rank receives as many copies as its own tokens make, whatever the number of expert-parallel ranks. The router's weights are
+    applied before the experts' last matrix, so that its output is not kept.
 
     >>> from clustersim.model.presets import preset
     >>> layer_activation_bytes(preset("gpt3-175b"), 1, 2048, recompute="selective") == 34 * 2048 * 12288
     True
+    >>> layer_activation_bytes(preset("mixtral-8x7b"), 1, 4096, recompute="selective", moe=True)
+    989986816
     """
     if recompute not in RECOMPUTE:
         raise ValueError(f"unknown recompute {recompute!r}; allowed: {', '.join(RECOMPUTE)}")
@@ -91,15 +103,24 @@ def layer_activation_bytes(
     if recompute == "full":
         return element * share(tokens * model.hidden, replicas)
     masks = 2 * MASK_BYTES if model.dropout else 0
-    replicated = share(tokens * model.hidden * (4 * element + masks), replicas)
+    latent = 2 * (model.latent.query_rank + model.latent.kv_rank) if model.latent else 0
+    router = PROBABILITY_BYTES * model.experts if moe else 0
+    replicated = share(tokens * (element * (4 * model.hidden + latent) + model.hidden * masks + router), replicas)
     heads = share(model.heads, tensor)
-    attention = 2 * (heads + share(model.kv_heads, tensor)) * model.head_size
-    mlp = model.mlp_matrices * share(model.ffn, tensor)
-    total = replicated + element * tokens * (attention + mlp)
+    attention = (heads + share(model.kv_heads, tensor)) * (model.head_size + model.value_size)
+    total = replicated + element * tokens * (attention + _mlp_elements(model, tensor, moe))
     if recompute == "none":
         pair = 2 * element + MASK_BYTES if model.dropout else element
         total += pair * heads * tokens * sequence
     return total
+
+
+def _mlp_elements(model: Model, tensor: int, moe: bool) -> int:
+    """Elements per token between the input of the MLP (or the copies that the experts get) and its output."""
+    if not moe:
+        return model.mlp_matrices * share(model.ffn, tensor)
+    copies = model.top_k * (model.hidden + model.mlp_matrices * share(model.expert_ffn, tensor))
+    return copies + model.mlp_matrices * share(model.shared_ffn, tensor)
 
 
 def layer_working_bytes(
@@ -109,6 +130,7 @@ def layer_working_bytes(
     tensor: int = 1,
     precision: str = "bf16",
     sequence_parallel: bool = False,
+    moe: bool = False,
 ) -> int:
     """Bytes of the one layer that is being computed again under full recompute: all that ``none`` would keep of it.
 
@@ -116,7 +138,21 @@ def layer_working_bytes(
     >>> layer_working_bytes(preset("gpt3-175b"), 1, 2048, tensor=8)
     578813952
     """
-    return layer_activation_bytes(model, micro_batch, sequence, tensor, "none", precision, sequence_parallel)
+    return layer_activation_bytes(model, micro_batch, sequence, tensor, "none", precision, sequence_parallel, moe)
+
+
+def dispatch_bytes(model: Model, micro_batch: int, sequence: int, precision: str = "bf16") -> int:
+    """Bytes that the tokens of one micro-batch make when each is sent to its experts: b s top_k h elements.
+
+    One MoE layer does this four times: to the experts and back, in the forward and in the backward. It is the whole payload:
+    of it the part for experts on the rank itself, 1/e over e ranks with an even spread, stays there. Where the tensor ranks
+    share the sequence, each sends its part.
+
+    >>> from clustersim.model.presets import preset
+    >>> dispatch_bytes(preset("mixtral-8x7b"), 1, 4096) == 4096 * 2 * 4096 * 2
+    True
+    """
+    return state_bytes(precision).weights * micro_batch * sequence * model.top_k * model.hidden
 
 
 def head_activation_bytes(

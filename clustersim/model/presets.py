@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from clustersim.document import nearest
-from clustersim.model.spec import LLAMA, Model
+from clustersim.model.spec import LLAMA, Latent, Model
 
 # Plain GPT: name, layers, hidden, heads, vocabulary, sequence.
 _GPT = (
@@ -43,7 +43,37 @@ _LLAMA = (
     ("llama3-70b", 80, 8192, 64, 8, 28672, 128256, 8192),
     ("llama3-405b", 126, 16384, 128, 8, 53248, 128256, 8192),
 )
-NAMES = tuple(row[0] for row in _GPT + _LLAMA)
+# Mixtures of experts in the manner of Llama: name, layers, hidden, heads, key-value heads, head size, inner size of a dense MLP.
+_MIXTURES = (
+    # Jiang et al., arXiv 2401.04088, table 1; no layer is dense.
+    Model(
+        "mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, vocab=32000, sequence=32768,
+        experts=8, top_k=2, expert_ffn=14336, **LLAMA,
+    ),
+    # The config.json published with Mixtral-8x22B-v0.1.
+    Model(
+        "mixtral-8x22b", 56, 6144, 48, 8, 128, 16384, vocab=32000, sequence=65536,
+        experts=8, top_k=2, expert_ffn=16384, **LLAMA,
+    ),
+    # Yang et al., arXiv 2505.09388, table 2, and the config.json published with the weights; no layer is dense. Trained at 4096
+    # tokens in the first two of its three stages (section 3.2).
+    Model(
+        "qwen3-30b-a3b", 48, 2048, 32, 4, 128, 6144, vocab=151936, sequence=4096,
+        experts=128, top_k=8, expert_ffn=768, qk_norm=True, **LLAMA,
+    ),
+    Model(
+        "qwen3-235b-a22b", 94, 4096, 64, 4, 128, 12288, vocab=151936, sequence=4096,
+        experts=128, top_k=8, expert_ffn=1536, qk_norm=True, **LLAMA,
+    ),
+    # DeepSeek-AI, arXiv 2412.19437, section 4.2, and the config.json published with the weights; the layer that predicts a
+    # second token in training is left out.
+    Model(
+        "deepseek-v3", 61, 7168, 128, 128, 192, 18432, vocab=129280, sequence=4096,
+        experts=256, top_k=8, expert_ffn=2048, shared_ffn=2048, dense_layers=3, router_bias=True,
+        latent=Latent(query_rank=1536, kv_rank=512, rope_size=64, value_size=128), **LLAMA,
+    ),
+)  # fmt: skip
+NAMES = (*(row[0] for row in _GPT + _LLAMA), *(model.name for model in _MIXTURES))
 MAX_X = 10_000
 _X_FAMILY = f"x-N (N even, from 2 to {MAX_X})"
 
@@ -65,6 +95,9 @@ def preset(name: str) -> Model:
             return Model(
                 name, layers, hidden, heads, kv_heads, hidden // heads, ffn, vocab=vocab, sequence=sequence, **LLAMA
             )
+    for model in _MIXTURES:
+        if model.name == name:
+            return model
     family = re.fullmatch(r"x-(\d{1,9})", name)
     if family:
         return _x_family(name, int(family[1]))

@@ -8,6 +8,7 @@ from clustersim.document import Section
 
 MAX_LAYERS = 100_000
 MAX_SIZE = 10**8
+MAX_EXPERTS = 100_000
 
 Names = Mapping[str, Sequence[str]]
 """For each field of a model the keys that may hold it, in order of preference."""
@@ -45,3 +46,16 @@ def read_shape(section: Section, names: Names) -> dict[str, int]:
             )
         head_size = hidden // heads
     return {"layers": layers, "hidden": hidden, "heads": heads, "kv_heads": kv_heads, "head_size": head_size}
+
+
+def read_top_k(section: Section, key: str, experts_key: str, experts: int) -> int:
+    """How many of the ``experts`` each token is sent to; InputError when they are fewer.
+
+    >>> from clustersim.document import Document
+    >>> read_top_k(Document({"top_k": 2}, "model.yaml").section("", ("top_k",)), "top_k", "experts", 8)
+    2
+    """
+    top_k = section.integer(key, maximum=MAX_EXPERTS)
+    if top_k > experts:
+        section.error(key, f"expected at most {experts_key} ({experts}), got {top_k}")
+    return top_k

@@ -1,6 +1,7 @@
 """Gantt charts of a trace: one of a run, or several strategies above one another on one time axis.
 
-Takes the table of ops alone (``rank, stream, kind, stage, layer, micro_batch, start_ps, end_ps``), whoever made it.
+Takes the table of ops (``rank, stream, kind, stage, layer, micro_batch, start_ps, end_ps``) and, if it is given, that of memory
+(``rank, time_ps, bytes, what``), whoever made them.
 
 >>> import pandas as pd, tempfile
 >>> ops = pd.DataFrame({"rank": [0, 0], "stream": "compute", "kind": ["forward", "backward"], "stage": 0, "layer": 0,
@@ -24,6 +25,7 @@ import pandas as pd
 from clustersim import units
 from clustersim.errors import InputError
 from clustersim.plots.layout import COMMUNICATION, Chart, layout
+from clustersim.plots.memory import Holdings, draw_memory, holdings
 from clustersim.plots.panel import LABEL_PT, Scale, draw_panel, mark_step_end, row_labels
 from clustersim.plots.placing import Bands, place_rows
 from clustersim.plots.style import FAINT_INK, IDLE, INK, STYLES, shades, style
@@ -38,6 +40,7 @@ FORMATS = (".png", ".svg", ".pdf")
 _DPI = 150.0
 _WIDTH_IN, _RIGHT_IN = 12.0, 0.3
 _ROOM_IN, _LEAST_ROOM_IN = 8.5, 2.8  # for the rows of all panels together, and of one
+_MEMORY_IN = 1.4
 _LINE_IN, _AXIS_IN, _LEGEND_LINE_IN, _BETWEEN_IN = 0.2, 0.45, 0.22, 0.12
 _TITLE_PT, _TITLE_CHARACTERS = 10.0, 110
 _LEGEND_COLUMNS = 7
@@ -56,20 +59,24 @@ def gantt(
     path: str | Path,
     *,
     title: str,
+    memory: pd.DataFrame | None = None,
+    capacity_bytes: int | None = None,
     ranks: Sequence[int] | None = None,
     start_s: float | None = None,
     end_s: float | None = None,
 ) -> None:
     """Draw one trace into ``path``, a .png, .svg or .pdf file that appears whole or not at all.
 
-    ``ranks`` are the ranks to show (all up to 64, an even sample of more), ``start_s`` and ``end_s`` the window in seconds.
+    Under it, from the table ``memory``, what the fullest rank holds, beside ``capacity_bytes`` of its GPU. ``ranks`` are the ranks
+    to show (all up to 64, an even sample of more), ``start_s`` and ``end_s`` the window in seconds.
     InputError for another format, a rank that is not in the trace, an empty window, or a trace in which nothing takes time.
     """
     path = _checked(path)
     begin_ps = None if start_s is None else units.to_ps(start_s)
     end_ps = None if end_s is None else units.to_ps(end_s)
     chart = layout(ops, ranks=ranks, begin_ps=begin_ps, end_ps=end_ps)
-    _write(path, [(title, chart)], chart.begin_ps, chart.end_ps, compare=False)
+    held = None if memory is None else holdings(memory, capacity_bytes, ranks)
+    _write(path, [(title, chart)], chart.begin_ps, chart.end_ps, compare=False, held=held)
 
 
 def compare_gantt(runs: Sequence[tuple[str, pd.DataFrame]], path: str | Path) -> None:
@@ -103,17 +110,19 @@ def _checked(path: str | Path) -> Path:
     return path
 
 
-def _write(path: Path, panels: list[tuple[str, Chart]], begin_ps: int, end_ps: int, compare: bool) -> None:
+def _write(
+    path: Path, panels: list[tuple[str, Chart]], begin_ps: int, end_ps: int, compare: bool, held: Holdings | None = None
+) -> None:
     import matplotlib
 
     kind = path.suffix.lower()
     with matplotlib.rc_context(_SETTINGS):
-        figure = _figure(panels, begin_ps, end_ps, compare)
+        figure = _figure(panels, begin_ps, end_ps, compare, held)
         write_whole(path, lambda beside: figure.savefig(beside, format=kind[1:], dpi=_DPI, metadata=_METADATA[kind]))
 
 
-def _figure(panels: list[tuple[str, Chart]], begin_ps: int, end_ps: int, compare: bool) -> Figure:
-    """The page, built from the top downwards in inches: title and rows of each panel, time axis, legend."""
+def _figure(panels: list[tuple[str, Chart]], begin_ps: int, end_ps: int, compare: bool, held: Holdings | None) -> Figure:
+    """The page, built from the top downwards in inches: title and rows of each panel, memory, time axis, legend."""
     from matplotlib.figure import Figure
 
     room = max(_ROOM_IN / len(panels), _LEAST_ROOM_IN)
@@ -124,7 +133,8 @@ def _figure(panels: list[tuple[str, Chart]], begin_ps: int, end_ps: int, compare
     entries = _legend_entries([chart for _, chart in panels])
     lines = -(-len(entries) // _LEGEND_COLUMNS)
     legend = _LEGEND_LINE_IN * lines + 0.05
-    height = sum(heads) + sum(band.total_in for band in bands) + _AXIS_IN + legend
+    under = _BETWEEN_IN + _LINE_IN + _MEMORY_IN if held is not None else 0.0
+    height = sum(heads) + sum(band.total_in for band in bands) + under + _AXIS_IN + legend
     figure = Figure(figsize=(_WIDTH_IN, height), dpi=_DPI, facecolor="white")
 
     name, unit_ps = time_unit(begin_ps, end_ps)
@@ -138,7 +148,12 @@ def _figure(panels: list[tuple[str, Chart]], begin_ps: int, end_ps: int, compare
         _head(axes, band, title, _note(chart))
         if compare:
             mark_step_end(axes, chart, scale, units.time_text(chart.step_end_ps / units.PS_PER_S))
-        _time_axis(axes, f"time ({name})" if chart is panels[-1][1] else "")
+        _time_axis(axes, f"time ({name})" if chart is panels[-1][1] and held is None else "")
+    if held is not None:
+        top -= under
+        axes = figure.add_axes((left / _WIDTH_IN, top / height, width / _WIDTH_IN, _MEMORY_IN / height))
+        draw_memory(axes, held, scale)
+        _time_axis(axes, f"time ({name})")
     if coarse:
         axes.annotate("ops too narrow for a box: height is their share, paler where partly idle", (1.0, 0.0), xycoords="axes fraction",
                       xytext=(0, -22), textcoords="offset points", ha="right", va="top", fontsize=LABEL_PT,

@@ -47,6 +47,30 @@ STYLES = {
 """In the order of the legend."""
 
 
+@dataclass(frozen=True)
+class MemoryStyle:
+    """The colour (``#RRGGBB``) of a kind of memory, its hatching, and its name in the legend."""
+
+    colour: str
+    hatch: str
+    label: str
+
+
+MEMORY_STYLES = {
+    "weights": MemoryStyle("#4D4D4D", "", "weights"),
+    "gradients": MemoryStyle("#8A8A8A", "////", "gradients"),
+    "optimizer": MemoryStyle("#B8B8B8", "", "optimizer state"),
+    "buffers": MemoryStyle("#F0E442", "", "buffers"),
+    "activations": MemoryStyle("#6A5AC0", "", "activations"),
+}
+"""From the bottom of the stack upwards: what never changes in greys, then the two hues that no op has."""
+
+
+def memory_style(kind: str) -> MemoryStyle:
+    """The style of a kind of memory; a pale one under its own name for one that has none."""
+    return MEMORY_STYLES.get(kind, MemoryStyle("#EEDDCC", "....", kind))
+
+
 def style(kind: str) -> Style:
     """The style of a kind; a grey under its own name for one that has none."""
     return STYLES.get(kind, Style("#888888", kind))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from clustersim.experiment import Experiment, FixedCost
 from clustersim.model.flops import head_forward_flops, layer_forward_flops
 from clustersim.model.memory import state_bytes
-from clustersim.model.spec import parameters_per_rank
-from clustersim.program.costs import Costs, computed_costs, fixed_costs
+from clustersim.program.costs import Block, Costs, Segments, fixed_layer, head_segments, layer_segments, overlapped
 from clustersim.program.instantiate import instantiate
 from clustersim.program.lower import lower
+from clustersim.program.memory import memory_sizes, rank_layer_parameters, rank_parameters
 from clustersim.program.program import Program
-from clustersim.program.traffic import Traffic
+from clustersim.program.traffic import Inner, Traffic
+from clustersim.units import to_ps
+
+_TENSOR = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 def build_program(experiment: Experiment, fold: bool = True) -> Program:
@@ -19,52 +22,94 @@ def build_program(experiment: Experiment, fold: bool = True) -> Program:
     InputError when the job is too large.
     """
     template = lower(
-        experiment.schedule, experiment.strategy, build_costs(experiment), build_traffic(experiment), experiment.grid.data
-    )
+        experiment.schedule, experiment.strategy, experiment.stage_layers, build_costs(experiment), build_traffic(experiment),
+        experiment.grid, memory_sizes(experiment),
+    )  # fmt: skip
     return instantiate(template, experiment.grid, experiment.cluster, experiment.collectives, fold)
 
 
 def build_costs(experiment: Experiment) -> Costs:
-    """Times of one layer and pass (a micro-batch, or a slice of one) on one rank."""
-    cost, tensor, slices = experiment.cost, experiment.grid.tensor, experiment.schedule.slices
+    """Times of one layer and pass (a micro-batch, or a slice of one) on one rank, and of the optimizer."""
+    cost, slices, layers = experiment.cost, experiment.schedule.slices, experiment.model.layers
     if isinstance(cost, FixedCost):
-        forward, backward, input_, weight = (
-            time_s / slices for time_s in (cost.forward_s, cost.backward_s, cost.input_s, cost.weight_s)
+        times = (time_s / slices for time_s in (cost.forward_s, cost.backward_s, cost.input_s, cost.weight_s))
+        fixed = _with_async({letter: own for letter, own in fixed_layer(*times, halves=experiment.grid.tensor > 1).items()}, experiment)
+        return Costs(
+            layers=(fixed,) * layers,
+            head=dict.fromkeys(fixed, ()),
+            reduce_ps=None if cost.reduce_s is None else to_ps(cost.reduce_s),
+            gather_ps=None if cost.gather_s is None else to_ps(cost.gather_s),
+            optimizer_ps=(to_ps(cost.optimizer_s),) * experiment.schedule.ranks,
         )
-        return fixed_costs(forward, backward, input_, weight, cost.reduce_s, cost.gather_s, tensor)
     gpu = experiment.cluster.gpu
-    efficiency = 1.0 if cost == "peak" else gpu.efficiency
-    layer = layer_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence)
-    return computed_costs(
-        attention=layer.attention / tensor / slices,
-        core=layer.attention_core / tensor / slices,
-        mlp=layer.mlp / tensor / slices,
-        head=head_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence) / tensor / slices,
-        recompute=experiment.recompute,
-        tensor=tensor,
-        flop_s=gpu.peak_flop_s[experiment.precision] * efficiency,
+    flop_s = gpu.peak_flop_s[experiment.precision] * (1.0 if cost == "peak" else gpu.efficiency)
+    layer = layer_segments(_blocks(experiment), experiment.recompute, flop_s, experiment.strategy.keep_recomputed)
+    head = head_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence) / _parts(experiment)
+    return Costs(
+        layers=(_with_async(layer, experiment),) * layers,
+        head=head_segments(head, flop_s),
+        optimizer_ps=() if cost == "peak" else tuple(_optimizer_ps(experiment, rank) for rank in range(experiment.schedule.ranks)),
     )
+
+
+def _parts(experiment: Experiment) -> int:
+    """Ranks and slices that the work on one micro-batch is divided over."""
+    return experiment.grid.tensor * experiment.grid.context * experiment.schedule.slices
+
+
+def _blocks(experiment: Experiment) -> list[Block]:
+    """The attention and the MLP of one rank, with the collectives around them.
+
+    Tensor parallelism reduces behind each block and, in the backward, at its entry (arXiv 1909.08053); with sequence parallelism the
+    reduction leaves each rank its part, which the next block gathers (arXiv 2205.05198). Context ranks pass keys and values
+    around beside the attention, in the backward their gradients too (ring attention, arXiv 2310.01889).
+    """
+    layer = layer_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence)
+    parts, grid = _parts(experiment), experiment.grid
+    enter, leave = ("", ""), ("", "")
+    if grid.tensor > 1:
+        enter, leave = ("", "all_reduce"), ("all_reduce", "")
+        if experiment.sequence_parallel:
+            enter, leave = ("all_gather", "reduce_scatter"), ("reduce_scatter", "all_gather")
+    beside = (("pass_keys",), ("pass_keys", "return_gradients")) if grid.context > 1 else ((), ())
+    return [
+        Block("attention", layer.attention / parts, layer.attention_core / parts, enter, leave, beside),
+        Block("mlp", layer.mlp / parts, 0.0, enter, leave),
+    ]
+
+
+def _with_async(layer: dict[str, Segments], experiment: Experiment) -> dict[str, Segments]:
+    if not experiment.strategy.async_tensor:
+        return layer
+    return {letter: overlapped(segments, experiment.grid.tensor, _TENSOR) for letter, segments in layer.items()}
+
+
+def _optimizer_ps(experiment: Experiment, rank: int) -> int:
+    """Adam reads the gradient and its state, and writes the state and the weights: their bytes at the bandwidth of the memory."""
+    state, parameters = state_bytes(experiment.precision), rank_parameters(experiment, rank)
+    if experiment.strategy.partition != "none":
+        parameters = -(-parameters // experiment.grid.shards)
+    moved = parameters * (state.gradients + 2 * state.optimizer + state.weights)
+    return to_ps(moved / experiment.cluster.gpu.memory_bandwidth_bytes_s)
 
 
 def build_traffic(experiment: Experiment) -> Traffic:
     """Payloads of one rank: b s h elements between layers, the embedding with the first layer, the head with the last.
 
-    With scatter-gather 1/t of the elements go to the next stage (arXiv 2104.04473, section 4.1).
+    With sequence parallelism, and with scatter-gather (arXiv 2104.04473, section 4.1), 1/t of the elements go to the next stage.
     """
-    element = state_bytes(experiment.precision).weights
-    activation = -(-experiment.micro_batch * experiment.sequence * experiment.model.hidden * element // experiment.schedule.slices)
-    message = -(-activation // experiment.grid.tensor) if experiment.strategy.scatter_gather else activation
-    return Traffic(activation, message, tuple(element * count for count in rank_layer_parameters(experiment)))
-
-
-def rank_layer_parameters(experiment: Experiment) -> list[int]:
-    """Parameters that one tensor rank holds with each layer.
-
-    A tied output matrix is held a second time where the last layer is not on the rank of the first.
-    """
-    piece = parameters_per_rank(experiment.model, experiment.grid.tensor)
-    counts = [piece.layer] * experiment.model.layers
-    counts[0] += piece.embedding
-    tied_copy = piece.tokens if experiment.model.tied and experiment.grid.pipeline > 1 else 0
-    counts[-1] += piece.final_norm + piece.head + tied_copy
-    return counts
+    model, grid, element = experiment.model, experiment.grid, state_bytes(experiment.precision).weights
+    tokens_bytes = experiment.micro_batch * experiment.sequence * element
+    divided = experiment.schedule.slices * grid.context
+    activation = -(-tokens_bytes * model.hidden // divided)
+    keys = -(-2 * tokens_bytes * model.kv_size // (experiment.schedule.slices * grid.tensor))
+    inner = {name: Inner("tensor", "tensor", name, activation) for name in _TENSOR}
+    inner["pass_keys"] = Inner("context", "context", "all_gather", keys)
+    inner["return_gradients"] = Inner("context", "context", "reduce_scatter", keys)
+    part = experiment.sequence_parallel or experiment.strategy.scatter_gather
+    return Traffic(
+        message_bytes=-(-activation // grid.tensor) if part else activation,
+        layer_bytes=tuple(element * count for count in rank_layer_parameters(experiment)),
+        inner=inner,
+        gathered="all_gather" if part and grid.tensor > 1 and not experiment.sequence_parallel else None,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,99 +10,167 @@ from clustersim.units import to_ps
 
 
 class Segment(NamedTuple):
-    """Compute without a break on one rank; ``all_reduce`` says whether a tensor-parallel all-reduce follows."""
+    """Compute without a break on one rank, and the names of the collectives that go before it, beside it, and after it."""
 
     kind: str
     part: str
     duration_ps: int
     flops: float
-    all_reduce: bool
+    before: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
 
 Segments = tuple[Segment, ...]
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Segments of one layer by the kind of action, backwards with their recompute first, and of the logits and the loss.
+class Block(NamedTuple):
+    """A part of a layer: its forward FLOPs on one rank, and of these those without weights (the core of the attention).
 
-    ``reduce_ps`` and ``gather_ps`` fix the time of one layer's gradient reduction and parameter gather; None leaves it to the links.
+    ``enter`` and ``leave`` are collectives before and behind it in the forward, with what they are in the backward, where they
+    change places; ``beside`` those beside its forward, and its backward.
     """
 
-    layer: Mapping[str, Segments]
+    part: str
+    flops: float
+    core: float = 0.0
+    enter: tuple[str, str] = ("", "")
+    leave: tuple[str, str] = ("", "")
+    beside: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Segments by the kind of action, of each layer (backwards with their recompute first), and of the logits and the loss.
+
+    ``reduce_ps`` and ``gather_ps`` fix the time of one layer's gradient reduction and parameter gather; None leaves it to the links.
+    ``optimizer_ps`` is by pipeline rank, of a step.
+    """
+
+    layers: tuple[Mapping[str, Segments], ...]
     head: Mapping[str, Segments]
     reduce_ps: int | None = None
     gather_ps: int | None = None
+    optimizer_ps: tuple[int, ...] = ()
 
-    def segments(self, kind: str, head: bool) -> Segments:
-        """Of an action F, B, I or W through one layer; with ``head`` also the logits and the loss, behind or before it."""
-        layer = self.layer[kind]
-        if not head:
-            return layer
-        return layer + self.head[kind] if kind == "F" else self.head[kind] + layer
+    def segments(self, kind: str, layer: int) -> Segments:
+        """Of an action F, B, I or W through one layer; the last has the logits and the loss behind or before it."""
+        own = self.layers[layer][kind]
+        if layer < len(self.layers) - 1:
+            return own
+        return own + self.head[kind] if kind == "F" else self.head[kind] + own
 
 
-def fixed_costs(
-    forward_s: float, backward_s: float, input_s: float, weight_s: float, reduce_s: float | None, gather_s: float | None, tensor: int
-) -> Costs:
-    """Costs given as times; the backward includes any recompute. With tensor parallelism an all-reduce follows each half.
+def fixed_layer(forward_s: float, backward_s: float, input_s: float, weight_s: float, halves: bool) -> dict[str, Segments]:
+    """A layer given as times; the backward includes any recompute. With tensor parallelism an all-reduce follows each of its ``halves``.
 
-    >>> [s.duration_ps for s in fixed_costs(1e-12, 3e-12, 2e-12, 1e-12, None, None, tensor=2).layer["B"]]
+    >>> [s.duration_ps for s in fixed_layer(1e-12, 3e-12, 2e-12, 1e-12, halves=True)["B"]]
     [1, 2]
     """
 
-    def halves(kind: str, duration_ps: int, *parts: str) -> Segments:
-        if tensor == 1:
-            return (Segment(kind, "", duration_ps, 0.0, False),)
+    def parts(kind: str, duration_ps: int, *names: str) -> Segments:
+        if not halves:
+            return (Segment(kind, "", duration_ps, 0.0),)
         half = duration_ps // 2
-        return Segment(kind, parts[0], half, 0.0, True), Segment(kind, parts[1], duration_ps - half, 0.0, True)
+        return (
+            Segment(kind, names[0], half, 0.0, after=("all_reduce",)),
+            Segment(kind, names[1], duration_ps - half, 0.0, after=("all_reduce",)),
+        )
 
-    layer = {
-        "F": halves("forward", to_ps(forward_s), "attention", "mlp"),
-        "B": halves("backward", to_ps(backward_s), "mlp", "attention"),
-        "I": halves("input", to_ps(input_s), "mlp", "attention"),
-        "W": (Segment("weight", "", to_ps(weight_s), 0.0, False),),
+    return {
+        "F": parts("forward", to_ps(forward_s), "attention", "mlp"),
+        "B": parts("backward", to_ps(backward_s), "mlp", "attention"),
+        "I": parts("input", to_ps(input_s), "mlp", "attention"),
+        "W": (Segment("weight", "", to_ps(weight_s), 0.0),),
     }
-    return Costs(
-        layer, dict.fromkeys("FBIW", ()), None if reduce_s is None else to_ps(reduce_s), None if gather_s is None else to_ps(gather_s)
-    )
 
 
-def computed_costs(
-    attention: float, core: float, mlp: float, head: float, recompute: str, tensor: int, flop_s: float, kept: bool = False
-) -> Costs:
-    """Costs from the forward FLOPs of one rank (``attention`` includes its ``core``, the scores and the context), at ``flop_s``.
+def layer_segments(blocks: Sequence[Block], recompute: str, flop_s: float, kept: bool = False) -> dict[str, Segments]:
+    """A layer from the FLOPs of its blocks, at ``flop_s``.
 
     The backward is twice the forward: once for the gradients of the inputs, once for those of the weights, of which the core has
-    none. ``recompute`` repeats the core (selective) or the layer, its all-reduces too (full), before the backward; a backward in two
-    parts repeats the layer before each, unless what the first computed is ``kept``.
+    none. ``recompute`` repeats the core (selective) or the layer, its collectives too (full), before the backward; a backward in
+    two parts repeats the layer before each, unless what the first computed is ``kept``. Blocks without collectives are one segment.
 
-    >>> costs = computed_costs(3.0, 1.0, 2.0, 0.0, "full", 1, 1e12)
-    >>> [[(s.kind, s.duration_ps) for s in costs.layer[kind]] for kind in "BIW"]
+    >>> layer = layer_segments([Block("attention", 3.0, 1.0), Block("mlp", 2.0)], "full", 1e12)
+    >>> [[(s.kind, s.duration_ps) for s in layer[kind]] for kind in "BIW"]
     [[('recompute', 5), ('backward', 10)], [('recompute', 5), ('input', 6)], [('recompute', 5), ('weight', 4)]]
     """
-
-    def segment(kind: str, part: str, flops: float, all_reduce: bool) -> Segment:
-        return Segment(kind, part, to_ps(flops / flop_s), flops, all_reduce and tensor > 1)
-
-    def layer(kind: str, attention_flops: float, mlp_flops: float, all_reduce: bool = True) -> Segments:
-        if tensor == 1:
-            return (segment(kind, "", attention_flops + mlp_flops, False),)
-        parts = [segment(kind, "attention", attention_flops, all_reduce), segment(kind, "mlp", mlp_flops, all_reduce)]
-        return tuple(parts if kind in ("forward", "recompute") else reversed(parts))
-
-    whole = layer("recompute", attention, mlp)
-    repeated = {"none": (), "selective": (segment("recompute", "core", core, False),), "full": whole}[recompute]
-    repeated_for_weights = whole if recompute == "full" and not kept else ()
-    products = attention - core
-    by_kind = {
-        "F": layer("forward", attention, mlp),
-        "B": repeated + layer("backward", 2 * attention, 2 * mlp),
-        "I": repeated + layer("input", products + 2 * core, mlp),
-        "W": repeated_for_weights + layer("weight", products, mlp, all_reduce=False),
+    whole = _forward(blocks, "recompute", flop_s)
+    core = tuple(Segment("recompute", "core", to_ps(block.core / flop_s), block.core) for block in blocks if block.core)
+    repeated = {"none": (), "selective": core, "full": whole}[recompute]
+    products = [(block, block.flops - block.core) for block in blocks]
+    return {
+        "F": _forward(blocks, "forward", flop_s),
+        "B": repeated + _backward([(block, 2 * block.flops) for block in blocks], "backward", flop_s),
+        "I": repeated + _backward([(block, flops + 2 * block.core) for block, flops in products], "input", flop_s),
+        "W": (whole if recompute == "full" and not kept else ())
+        + _joined([Segment("weight", block.part, to_ps(flops / flop_s), flops) for block, flops in reversed(products)], flop_s),
     }
-    heads = {"F": ("forward", 1), "B": ("backward", 2), "I": ("input", 1), "W": ("weight", 1)}
-    return Costs(
-        layer=by_kind,
-        head={letter: (segment(kind, "head", times * head, False),) if head else () for letter, (kind, times) in heads.items()},
+
+
+def head_segments(flops: float, flop_s: float) -> dict[str, Segments]:
+    """The logits and the loss, from their forward FLOPs on one rank."""
+    kinds = {"F": ("forward", 1), "B": ("backward", 2), "I": ("input", 1), "W": ("weight", 1)}
+    return {
+        letter: (Segment(kind, "head", to_ps(times * flops / flop_s), times * flops),) if flops else ()
+        for letter, (kind, times) in kinds.items()
+    }
+
+
+def _forward(blocks: Sequence[Block], kind: str, flop_s: float) -> Segments:
+    return _joined(
+        [
+            Segment(kind, block.part, to_ps(block.flops / flop_s), block.flops, _named(block.enter[0]), block.beside[0], _named(block.leave[0]))
+            for block in blocks
+        ],
+        flop_s,
     )
+
+
+def _backward(blocks: Sequence[tuple[Block, float]], kind: str, flop_s: float) -> Segments:
+    return _joined(
+        [
+            Segment(kind, block.part, to_ps(flops / flop_s), flops, _named(block.leave[1]), block.beside[1], _named(block.enter[1]))
+            for block, flops in reversed(blocks)
+        ],
+        flop_s,
+    )
+
+
+def _named(name: str) -> tuple[str, ...]:
+    return (name,) if name else ()
+
+
+def _joined(segments: Sequence[Segment], flop_s: float) -> Segments:
+    """One segment where nothing communicates."""
+    if len(segments) < 2 or any(segment.before or segment.beside or segment.after for segment in segments):
+        return tuple(segments)
+    flops = sum(segment.flops for segment in segments)
+    return (Segment(segments[0].kind, "", to_ps(flops / flop_s), flops),)
+
+
+def overlapped(segments: Segments, parts: int, names: Sequence[str]) -> Segments:
+    """Tensor-parallel collectives beside the products that they serve (async tensor parallelism), in so many parts.
+
+    A gather before a segment goes beside it, since it begins with the part that is there; a reduction behind it goes beside all
+    but its first part.
+
+    >>> [(s.duration_ps, s.beside) for s in overlapped((Segment("forward", "mlp", 8, 8.0, after=("scatter",)),), 4, ["scatter"])]
+    [(2, ()), (6, ('scatter',))]
+    """
+    found: list[Segment] = []
+    for segment in segments:
+        early = tuple(name for name in segment.before if name in names)
+        late = tuple(name for name in segment.after if name in names)
+        segment = segment._replace(
+            before=tuple(name for name in segment.before if name not in early), beside=early + segment.beside,
+            after=tuple(name for name in segment.after if name not in late),
+        )  # fmt: skip
+        if late:
+            first_ps, first = segment.duration_ps // parts, segment.flops / parts
+            found.append(segment._replace(duration_ps=first_ps, flops=first, after=()))
+            rest = segment._replace(duration_ps=segment.duration_ps - first_ps, flops=segment.flops - first)
+            segment = rest._replace(before=(), beside=late)
+        found.append(segment)
+    return tuple(found)

@@ -1,7 +1,8 @@
 """Data-parallel traffic: gathers of partitioned parameters, reductions of gradients.
 
 The order of work is that of arXiv 2106.02679: a gradient is reduced after the last backward that adds to it (where gradients are
-partitioned, after every run); partitioned parameters are gathered before each run of a layer, ``prefetch`` layers ahead.
+partitioned, after every run); partitioned parameters are gathered before each run of a layer, ``prefetch`` layers ahead. Buffers
+hold whole parameters from their gather to the end of the run, and partitioned gradients from the run to the end of the reduction.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from typing import NamedTuple
 
 from clustersim.program.compute_pass import Work
 from clustersim.program.costs import Costs
+from clustersim.program.grid import Grid
 from clustersim.program.items import Item
+from clustersim.program.kinds import KIND_CODE
 from clustersim.program.template import Exchange, Template
 from clustersim.program.traffic import Traffic
 from clustersim.schedule.actions import Schedule
 from clustersim.schedule.strategy import Strategy, parameter_buffers
+
+_ADDS = (KIND_CODE["backward"], KIND_CODE["weight"])
 
 
 @dataclass(frozen=True)
@@ -25,28 +30,38 @@ class DataParallel:
 
     strategy: Strategy
     schedule: Schedule
+    stages: Sequence[range]
     costs: Costs
     traffic: Traffic
-    data: int
-
-    @property
-    def exchanges(self) -> bool:
-        """Whether any rank shares its gradients with another."""
-        return self.data > 1 or self.schedule.pipes > 1
+    grid: Grid
 
     @property
     def gathers(self) -> bool:
-        return self.data > 1 and self.strategy.partition == "parameters"
+        return self.grid.copies > 1 and self.strategy.partition == "parameters"
 
     @property
     def scatters_runs(self) -> bool:
-        return self.data > 1 and self.strategy.partition in ("gradients", "parameters")
+        return self.grid.copies > 1 and self.strategy.partition in ("gradients", "parameters")
 
     def served(self, item: Item) -> Item:
         """The item as the name of a collective: of one micro-batch, or of several."""
         if self.scatters_runs and self.strategy.timing == "micro_batch":
             return item
         return item._replace(action=item.action._replace(micro_batch=-1))
+
+    def sizes(self, layers: Sequence[int]) -> list[tuple[int, str, str, str]]:
+        """Bytes of these layers, and the groups that share them: all, those that divide state, those that hold the same part.
+
+        Experts are held by fewer copies than the rest.
+        """
+        dense = sum(self.traffic.layer_bytes[layer] for layer in layers)
+        experts = sum(self.traffic.expert_bytes[layer] for layer in layers) if self.traffic.expert_bytes else 0
+        found = [(dense, "data", "shard", "replica"), (experts, "expert_data", "expert_data", "")]
+        return [one for one in found if one[0]]
+
+    def gathered(self, layer: int) -> list[tuple[int, str]]:
+        """Bytes of a layer that are gathered, and the groups that do."""
+        return [(size, shard) for size, _, shard, _ in self.sizes([layer]) if self.grid.size(shard) > 1]
 
 
 class _Run(NamedTuple):
@@ -56,26 +71,17 @@ class _Run(NamedTuple):
     end: int
 
 
-def add_data(template: Template, parallel: DataParallel, rank: int, work: Sequence[Work]) -> None:
-    """Append the data-parallel traffic of a rank."""
+def add_data(template: Template, parallel: DataParallel, rank: int, work: Sequence[Work], updates: Sequence[int]) -> None:
+    """Append the data-parallel traffic of a rank; ``updates`` are the optimizer's ops by step, if any."""
     runs = _runs(work)
     if parallel.gathers:
-        _add_gathers(template, parallel, rank, work, [run for run in runs if work[run.end].item.action.kind != "W"])
-    complete = [run for run in runs if work[run.end].item.action.kind in "BW"]
-    if not parallel.scatters_runs:
-        complete = sorted({work[run.end].item.layer: run for run in complete}.values(), key=lambda run: run.end)
-    held_back = not parallel.strategy.overlap and not parallel.scatters_runs
-    reductions = []
-    for run in complete:
-        last = work[run.end]
-        reductions.append(_reduce(template, parallel, rank, last, after=work[-1].result if held_back else last.compute))
-        if not parallel.strategy.overlap and parallel.scatters_runs and run.end + 1 < len(work):
-            template.dependencies.append((work[run.end + 1].first, reductions[-1]))
-    last_of_layer = {work[run.end].item.layer: (run, reduction) for run, reduction in zip(complete, reductions, strict=True)}
-    last = sorted(last_of_layer.values())
-    reductions += [op for run, reduction in last for op in _reduce_with_twin(template, parallel, rank, work[run.end].item, reduction)]
-    if parallel.data > 1 and parallel.strategy.partition in ("optimizer", "gradients"):
-        _gather_updated(template, parallel, rank, [work[run.end].item for run, _ in last], reductions)
+        _add_gathers(template, parallel, rank, work, [run for run in runs if work[run.end].item.action.kind != "W"], updates)
+    by_step: dict[int, list[_Run]] = {}
+    for run in runs:
+        if work[run.end].item.action.kind in "BW":
+            by_step.setdefault(parallel.schedule.step(work[run.end].item.action), []).append(run)
+    for step, complete in sorted(by_step.items()):
+        _add_reductions(template, parallel, rank, work, complete, updates[step] if updates else None)
 
 
 def _runs(work: Sequence[Work]) -> list[_Run]:
@@ -86,48 +92,144 @@ def _runs(work: Sequence[Work]) -> list[_Run]:
     return list(found.values())
 
 
-def _add_gathers(template: Template, parallel: DataParallel, rank: int, work: Sequence[Work], runs: list[_Run]) -> None:
-    """A gather ahead of each run, as soon as a buffer is free."""
-    buffers = parameter_buffers(parallel.strategy, len(parallel.traffic.layer_bytes), parallel.schedule)
+def _add_gathers(
+    template: Template, parallel: DataParallel, rank: int, work: Sequence[Work], runs: list[_Run], updates: Sequence[int]
+) -> None:
+    """A gather ahead of each run, as soon as a buffer is free and the parameters are those of the step."""
+    buffers = parameter_buffers(parallel.strategy, parallel.stages)
+    late = 1 if parallel.schedule.flushes else 2
     for number, run in enumerate(runs):
-        free = [work[runs[number - buffers].end].compute] if number >= buffers else []
-        op = _gather(template, parallel, rank, parallel.served(work[run.begin].item), free)
-        template.dependencies.append((work[run.begin].first, op))
+        item = work[run.begin].item
+        after = [work[runs[number - buffers].end].compute] if number >= buffers else []
+        step = parallel.schedule.step(item.action) - late
+        if updates and step >= 0:
+            after.append(updates[step])
+        for size, shard in parallel.gathered(item.layer):
+            op = _gather(template, parallel, rank, parallel.served(item), size, shard, after)
+            template.dependencies.append((work[run.begin].first, op))
+            template.hold(rank, "buffers", size, op, work[run.end].compute)
 
 
-def _gather(template: Template, parallel: DataParallel, rank: int, item: Item, after: list[int]) -> int:
-    exchange = Exchange("data", "all_gather", rank, -1, parallel.traffic.layer_bytes[item.layer], parallel.costs.gather_ps)
+def _gather(
+    template: Template, parallel: DataParallel, rank: int, item: Item, size: int, shard: str, after: Sequence[int]
+) -> int:
+    exchange = Exchange(shard, "all_gather", rank, -1, size, parallel.costs.gather_ps)
     return template.exchange(rank, "data", "gather", item.action, item.layer, exchange, after)
 
 
-def _reduce(template: Template, parallel: DataParallel, rank: int, work: Work, after: int) -> int:
-    """Over the replicas; the op after which the gradient is reduced."""
-    if parallel.data == 1:
-        return after
-    item = parallel.served(work.item)
-    collective = "all_reduce" if parallel.strategy.partition == "none" else "reduce_scatter"
-    exchange = Exchange("data", collective, rank, -1, parallel.traffic.layer_bytes[item.layer], parallel.costs.reduce_ps)
-    return template.exchange(rank, "data", "reduce", item.action, item.layer, exchange, [after])
+def _add_reductions(
+    template: Template, parallel: DataParallel, rank: int, work: Sequence[Work], complete: list[_Run], update: int | None
+) -> None:
+    """The reductions of one step, before its optimizer's op, and the gathers of what it changed."""
+    if not parallel.scatters_runs:
+        complete = sorted({work[run.end].item.layer: run for run in complete}.values(), key=lambda run: run.end)
+    held_back = not parallel.strategy.overlap and not parallel.scatters_runs
+    end = work[max(run.end for run in complete)]
+    reduced: dict[_Run, list[int]] = {}
+    for bucket in _buckets(parallel, work, complete):
+        last = work[bucket[-1].end]
+        layers = [work[run.end].item.layer for run in bucket]
+        ops = _reduce(template, parallel, rank, last.item, layers, after=end.results if held_back else [last.compute])
+        reduced.update(dict.fromkeys(bucket, ops))
+        if parallel.scatters_runs:
+            _hold_gradients(template, parallel, rank, work, bucket, ops)
+            if not parallel.strategy.overlap and bucket[-1].end + 1 < len(work):
+                template.dependencies += [(work[bucket[-1].end + 1].first, op) for op in ops]
+    last_of_layer = {work[run.end].item.layer: run for run in complete}
+    ops = [op for each in reduced.values() for op in each]
+    for run in sorted(last_of_layer.values()):
+        ops += _reduce_with_twin(template, parallel, rank, work[run.end].item, reduced[run] or [work[run.end].compute])
+    ops = list(dict.fromkeys(ops))
+    if update is not None:
+        template.dependencies += [(update, op) for op in ops]
+        ops = [update]
+    if parallel.grid.copies > 1 and parallel.strategy.partition in ("optimizer", "gradients"):
+        _gather_updated(template, parallel, rank, work, sorted(last_of_layer.values()), ops)
 
 
-def _reduce_with_twin(template: Template, parallel: DataParallel, rank: int, item: Item, after: int) -> list[int]:
-    """Between the two copies of the model: what each replica's rank holds of the layer's reduced gradient."""
+def _buckets(parallel: DataParallel, work: Sequence[Work], complete: Sequence[_Run]) -> list[list[_Run]]:
+    """Runs whose gradients are reduced together: as many as fill a bucket, of one micro-batch where each is reduced by itself."""
+    if parallel.strategy.bucket_bytes is None:
+        return [[run] for run in complete]
+    buckets: list[list[_Run]] = []
+    filled, served = parallel.strategy.bucket_bytes, None
+    for run in complete:
+        item = parallel.served(work[run.end].item)
+        if filled >= parallel.strategy.bucket_bytes or item.action.micro_batch != served:
+            buckets.append([])
+            filled, served = 0, item.action.micro_batch
+        buckets[-1].append(run)
+        filled += parallel.traffic.layer_bytes[item.layer]
+    return buckets
+
+
+def _hold_gradients(
+    template: Template, parallel: DataParallel, rank: int, work: Sequence[Work], bucket: Sequence[_Run], ops: Sequence[int]
+) -> None:
+    for run in bucket:
+        size = sum(size for size, *_ in parallel.sizes([work[run.end].item.layer]))
+        template.hold(rank, "buffers", size, _first_to_add(template, work[run.begin]), ops[-1])
+
+
+def _first_to_add(template: Template, work: Work) -> int:
+    """The first op that adds to the gradient; what is computed again before it does not."""
+    return next(op for op in range(work.first, work.compute + 1) if template.kind[op] in _ADDS)
+
+
+def _reduce(
+    template: Template, parallel: DataParallel, rank: int, item: Item, layers: Sequence[int], after: Sequence[int]
+) -> list[int]:
+    """Over the copies of the model: the last op of each kind of group. Where groups divide the state, within them and then between."""
+    served, fixed_ps = parallel.served(item), parallel.costs.reduce_ps
+    fixed_ps = None if fixed_ps is None else fixed_ps * len(layers)
+    done = []
+    for size, everyone, shard, replica in parallel.sizes(layers):
+        if parallel.grid.size(everyone) == 1:
+            continue
+        phases = [(everyone, "all_reduce", size)]
+        if parallel.strategy.partition != "none":
+            phases = [(shard, "reduce_scatter", size)]
+            if replica and parallel.grid.size(replica) > 1:
+                phases.append((replica, "all_reduce", -(-size // parallel.grid.size(shard))))
+        before = after
+        for dimension, collective, payload in phases:
+            if parallel.grid.size(dimension) > 1:
+                exchange = Exchange(dimension, collective, rank, -1, payload, fixed_ps)
+                before = [template.exchange(rank, "data", "reduce", served.action, item.layer, exchange, before)]
+        done += before
+    return done
+
+
+def _reduce_with_twin(template: Template, parallel: DataParallel, rank: int, item: Item, after: Sequence[int]) -> list[int]:
+    """Between the two copies of the model on a pipeline: what each rank holds of the layer's reduced gradient."""
     twin = parallel.schedule.twin(item.action.stage)
     if twin is None or parallel.schedule.placement[twin] == rank:
         return []
-    size = parallel.traffic.layer_bytes[item.layer]
-    if parallel.strategy.partition != "none":
-        size = -(-size // parallel.data)
+    parts = parallel.grid.shards if parallel.strategy.partition != "none" else 1
+    size = sum(-(-size // parts) for size, *_ in parallel.sizes([item.layer]))
     pair = sorted((rank, parallel.schedule.placement[twin]))
     exchange = Exchange("pipeline", "all_reduce", *pair, size, parallel.costs.reduce_ps)
     action = item.action._replace(micro_batch=-1)
-    return [template.exchange(rank, "data", "reduce", action, item.layer, exchange, [after], joined="twins")]
+    joined = f"twins of step {parallel.schedule.step(item.action)}"
+    return [template.exchange(rank, "data", "reduce", action, item.layer, exchange, after, joined=joined)]
 
 
 def _gather_updated(
-    template: Template, parallel: DataParallel, rank: int, items: list[Item], reductions: list[int]
+    template: Template, parallel: DataParallel, rank: int, work: Sequence[Work], last: Sequence[_Run], before: Sequence[int]
 ) -> None:
-    # The update needs the norm of all gradients, so no new parameter leaves before the last reduction.
-    before = reductions
-    for item in items:
-        before = [_gather(template, parallel, rank, item._replace(action=item.action._replace(micro_batch=-1)), before)]
+    """Each layer's new parameters, which the next step waits for.
+
+    The update needs the norm of all gradients, so that none leaves before the last reduction.
+    """
+    step = parallel.schedule.step(work[last[0].end].item.action) + (1 if parallel.schedule.flushes else 2)
+    waiting: dict[int, Work] = {}
+    for one in work:
+        if one.item.action.kind == "F" and parallel.schedule.step(one.item.action) == step:
+            waiting.setdefault(one.item.layer, one)
+    for run in last:
+        item = work[run.end].item
+        item = item._replace(action=item.action._replace(micro_batch=-1))
+        for size, shard in parallel.gathered(item.layer):
+            before = [_gather(template, parallel, rank, item, size, shard, before)]
+            if item.layer in waiting:
+                template.dependencies.append((waiting[item.layer].first, before[0]))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+from clustersim.cluster.routes import ONE
 from clustersim.cluster.spec import Cluster
 from clustersim.collectives.loads import Pace
 from clustersim.program.grid import Grid
@@ -20,11 +21,15 @@ from clustersim.program.places import Amounts, GroupLoads, Place, place_loads
 
 
 class Use(NamedTuple):
-    """A group's use of one class of links in one phase: a share of its payload, beside how many such groups (itself counted)."""
+    """A group's use of one class of links in one phase: a share of its payload, beside how many such groups (itself counted).
+
+    ``part``: what of a connection crosses each.
+    """
 
     link: int
     share: Fraction
     groups: int
+    part: Fraction
 
 
 class PhaseUse(NamedTuple):
@@ -54,7 +59,7 @@ class Fold:
 
 def fold(cluster: Cluster, grid: Grid, places: list[Place], enabled: bool = True) -> Fold:
     """The coarsest equitable partition of the copies; every copy and link by itself when not ``enabled``."""
-    copies = [(d, t) for d in range(grid.data) for t in range(grid.tensor)]
+    copies = [(d, t) for d in range(grid.copies) for t in range(grid.tensor)]
     amounts = Amounts()
     loads = [place_loads(cluster, grid, place, copies, amounts) for place in places]
     used = dict.fromkeys(link for place in loads for phase in place.by_group for group in phase for link, _ in group)
@@ -128,14 +133,14 @@ def _quotient(
                 members.append(place.ranks[instance])
                 found = []
                 for phase, by_group in enumerate(place.by_group):
-                    by_class: dict[int, set[int]] = defaultdict(set)
+                    by_class: dict[int, set[tuple[int, Fraction]]] = defaultdict(set)
                     for link, amount in by_group[instance]:
-                        by_class[colours.link[link]].add(amount)
+                        by_class[colours.link[link]].add((amount, place.part[phase][instance].get(link, ONE)))
                     if any(len(different) > 1 for different in by_class.values()):
                         return None
                     uses = [
-                        Use(link, amounts.shares[amount], colours.crossing[first_link[link]][number, phase, key[1], amount])
-                        for link, (amount,) in by_class.items()
+                        Use(link, amounts.shares[amount], colours.crossing[first_link[link]][number, phase, key[1], amount], part)
+                        for link, ((amount, part),) in by_class.items()
                     ]
                     found.append(PhaseUse(place.pace[phase][instance], tuple(uses), place.occupancy[phase]))
                 phases.append(tuple(found))

@@ -15,7 +15,7 @@ from clustersim.collectives.protocols import fastest
 from clustersim.program.fold import Fold, fold
 from clustersim.program.grid import Grid
 from clustersim.program.places import Place
-from clustersim.program.program import Links, Load, Phase, Program, Stream, Transfer
+from clustersim.program.program import Links, Load, Memory, Phase, Program, Stream, Transfer
 from clustersim.program.template import Exchange, Template
 
 MAX_OPS = 20_000_000
@@ -69,7 +69,16 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
         streams=streams,
         links=_links(cluster, folding),
         multiplicity={int(rank): folding.multiplicity[copy] for copy in range(copies) for rank in rank_of[copy]},
+        memory=_memory(template, rank_of, shift),
     )
+
+
+def _memory(template: Template, rank_of: np.ndarray, shift: np.ndarray) -> Memory:
+    """What each copy holds; ``shift`` leads from ops of the template to those of a copy."""
+    pipeline, begin, end, what, size = np.array(template.held, dtype=np.int64).reshape(-1, 5).T
+    copies = len(rank_of)
+    begin, end = (np.where(op < 0, -1, op + shift).ravel() for op in (begin, end))
+    return Memory(rank_of[:, pipeline].ravel(), begin, end, np.tile(what, copies), np.tile(size, copies))
 
 
 def _activities(
@@ -107,8 +116,8 @@ def _transfer(exchange: Exchange, folding: Fold, group: int, cluster: Cluster, p
     found = []
     for position, one in enumerate(laid):
         latency = one.pace.latency_ps(protocol) + (0 if position else protocol.base_ps)
-        volume = exchange.payload_bytes * protocol.wire
-        found.append(Phase(latency, tuple(Load(use.link, use.share * volume, use.groups, one.occupancy) for use in one.uses)))
+        held = one.occupancy * protocol.wire  # what a protocol sends beside the payload only holds the link
+        found.append(Phase(latency, tuple(Load(use.link, use.share * exchange.payload_bytes, use.groups, held, use.part) for use in one.uses)))
     if cluster.ideal and exchange.collective == "send":
         return Transfer(label, (), delay_ps=sum(phase.latency_ps for phase in found))
     return Transfer(label, tuple(phases.setdefault(phase, len(phases)) for phase in found))
@@ -137,11 +146,9 @@ def _links(cluster: Cluster, folding: Fold) -> Links:
 
 
 def _first_group(exchange: Exchange, grid: Grid) -> tuple[int, ...]:
-    if exchange.dimension == "tensor":
-        return grid.tensor_group(exchange.pipeline, 0)
-    if exchange.dimension == "data":
-        return grid.data_group(exchange.pipeline, 0)
-    return grid.rank(exchange.pipeline, 0, 0), grid.rank(exchange.to, 0, 0)
+    if exchange.dimension == "pipeline":
+        return grid.rank(exchange.pipeline, 0, 0), grid.rank(exchange.to, 0, 0)
+    return grid.group(exchange.dimension, exchange.pipeline)
 
 
 def _place(exchange: Exchange, grid: Grid, cluster: Cluster, algorithm: str) -> Place:

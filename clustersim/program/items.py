@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from clustersim.schedule.actions import Action, Overlap, Schedule
@@ -22,36 +24,37 @@ class Item(NamedTuple):
     run: int
 
 
-def items_of(schedule: Schedule, rank: int, layers: int, by_micro_batch: bool) -> list[Item]:
-    """The items of a rank in the order of its compute; the layers of a pair take turns.
+def items_of(schedule: Schedule, rank: int, stages: Sequence[range], by_micro_batch: bool) -> list[Item]:
+    """The items of a rank in the order of its compute; the layers of a pair take turns. ``stages``: the layers of each.
 
     >>> schedule = Schedule("x", 1, (0,), ((Action("F", 0, 0), Action("B", 0, 0)),))
-    >>> [(item.action.kind, item.layer, item.run) for item in items_of(schedule, 0, 2, False)]
+    >>> [(item.action.kind, item.layer, item.run) for item in items_of(schedule, 0, [range(2)], False)]
     [('F', 0, 0), ('F', 1, 1), ('B', 1, 2), ('B', 0, 3)]
     """
-    per_stage = layers // schedule.stages
     items: list[Item] = []
     run_of: dict[tuple, int] = {}  # of the runs that the last unit was part of
     runs = 0
     for unit, one in enumerate(schedule.actions[rank]):
-        row = _in_turn([_layers(schedule, action, per_stage) for action in (one if isinstance(one, Overlap) else (one,))])
+        rows = [_layers(schedule, action, stages) for action in (one if isinstance(one, Overlap) else (one,))]
         seen: dict[tuple, int] = {}
-        for action, layer, position in row:
-            key = action.kind, action.stage, layer, action.micro_batch if by_micro_batch else None
+        for action, layer, first, last in _in_turn(rows):
+            # The next step has new parameters.
+            served = action.micro_batch if by_micro_batch else (schedule.step(action), None)
+            key = action.kind, action.stage, layer, served
             if key not in run_of:
                 run_of[key], runs = runs, runs + 1
             seen[key] = run_of[key]
-            items.append(Item(action, layer, position == 0, position == per_stage - 1, unit, run_of[key]))
+            items.append(Item(action, layer, first, last, unit, run_of[key]))
         run_of = seen
     return items
 
 
-def _layers(schedule: Schedule, action: Action, per_stage: int) -> list[tuple[Action, int, int]]:
-    """The action's layers in the order in which it runs them, with their position."""
-    begin = action.stage % schedule.stages * per_stage
-    layers = range(begin, begin + per_stage)
-    return [(action, layer, position) for position, layer in enumerate(layers if action.kind == "F" else reversed(layers))]
+def _layers(schedule: Schedule, action: Action, stages: Sequence[range]) -> list[tuple[Action, int, bool, bool]]:
+    """The action's layers in the order in which it runs them, and whether each is its first and last."""
+    layers = stages[action.stage % schedule.stages]
+    order = list(layers if action.kind == "F" else reversed(layers))
+    return [(action, layer, at == 0, at == len(order) - 1) for at, layer in enumerate(order)]
 
 
-def _in_turn(rows: list[list]) -> list:
-    return [item for together in zip(*rows, strict=True) for item in together]
+def _in_turn(rows: list[list]) -> Iterator:
+    return (item for together in zip_longest(*rows) for item in together if item is not None)

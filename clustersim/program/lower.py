@@ -1,14 +1,18 @@
 """Lowering: the actions of a schedule become ops of one replica, by small passes in a row.
 
-Items (layers of actions), then compute with its tensor-parallel traffic, then pipeline messages, then data-parallel traffic.
+Items (layers of actions), then compute with the collectives inside it, pipeline messages, memory, data-parallel traffic.
 """
 
 from __future__ import annotations
 
-from clustersim.program.compute_pass import Work, add_compute
+from collections.abc import Sequence
+
+from clustersim.program.compute_pass import add_compute
 from clustersim.program.costs import Costs
 from clustersim.program.data_pass import DataParallel, add_data
+from clustersim.program.grid import Grid
 from clustersim.program.items import items_of
+from clustersim.program.memory_pass import Sizes, add_memory
 from clustersim.program.pipeline_pass import add_pipeline
 from clustersim.program.template import Template
 from clustersim.program.traffic import Traffic
@@ -16,19 +20,22 @@ from clustersim.schedule.actions import Schedule
 from clustersim.schedule.strategy import Strategy
 
 
-def lower(schedule: Schedule, strategy: Strategy, costs: Costs, traffic: Traffic, data: int) -> Template:
-    """The ops of one replica out of ``data``, one rank per pipeline stage.
+def lower(
+    schedule: Schedule, strategy: Strategy, stages: Sequence[range], costs: Costs, traffic: Traffic, grid: Grid, sizes: Sizes | None = None
+) -> Template:
+    """The ops of one copy of the model, one rank per pipeline rank. ``stages``: the layers of each; without ``sizes`` nothing counts memory.
 
     InputError when an action uses what nothing produces.
     """
-    template, layers = Template(), len(traffic.layer_bytes)
-    items = [items_of(schedule, rank, layers, strategy.timing == "micro_batch") for rank in range(schedule.ranks)]
-    work: list[list[Work]] = [
-        add_compute(template, schedule, rank, row, costs, traffic) for rank, row in enumerate(items)
-    ]
-    add_pipeline(template, schedule, work, traffic)
-    parallel = DataParallel(strategy, schedule, costs, traffic, data)
-    if parallel.exchanges:
+    template = Template()
+    items = [items_of(schedule, rank, stages, strategy.timing == "micro_batch") for rank in range(schedule.ranks)]
+    added = [add_compute(template, schedule, rank, row, costs, traffic) for rank, row in enumerate(items)]
+    work = [row for row, _ in added]
+    add_pipeline(template, schedule, work, traffic, strategy)
+    if sizes is not None:
         for rank, row in enumerate(work):
-            add_data(template, parallel, rank, row)
+            add_memory(template, rank, row, sizes, len(traffic.layer_bytes))
+    parallel = DataParallel(strategy, schedule, stages, costs, traffic, grid)
+    for rank, (row, updates) in enumerate(added):
+        add_data(template, parallel, rank, row, updates)
     return template

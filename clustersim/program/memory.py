@@ -1,61 +1,67 @@
-"""Static memory of each pipeline rank: sizes that hold for the whole step, and the most activations in flight."""
+"""Sizes of what a rank holds, from the experiment."""
 
 from __future__ import annotations
 
 from clustersim.experiment import Experiment
 from clustersim.model.memory import head_activation_bytes, layer_activation_bytes, layer_working_bytes, state_bytes
-from clustersim.program.build import rank_layer_parameters
-from clustersim.schedule.actions import most_in_flight
-from clustersim.schedule.strategy import parameter_buffers
+from clustersim.model.spec import parameters_per_rank
+from clustersim.program.memory_pass import Sizes
 
 
-def static_memory(experiment: Experiment) -> list[dict[str, int]]:
-    """By pipeline rank: bytes of weights, gradients, optimizer state, parameter or gradient buffers, activations.
+def memory_sizes(experiment: Experiment) -> Sizes:
+    """Weights, gradients and optimizer's state by pipeline rank, and the activations of one pass.
+
+    A slice of a micro-batch, and a context rank, have their part of the activations.
+    """
+    shape = experiment.model, experiment.micro_batch, experiment.sequence, experiment.grid.tensor
+    precision, recompute = experiment.precision, experiment.recompute
+
+    def of_a_pass(size_bytes: int) -> int:
+        return -(-size_bytes // (experiment.schedule.slices * experiment.grid.context))
+
+    return Sizes(
+        state=[_state(experiment, rank) for rank in range(experiment.schedule.ranks)],
+        kept_bytes=of_a_pass(layer_activation_bytes(*shape, recompute, precision)),
+        working_bytes=of_a_pass(layer_working_bytes(*shape, precision)) if recompute == "full" else 0,
+        head_bytes=of_a_pass(head_activation_bytes(*shape, precision)),
+    )
+
+
+def rank_layer_parameters(experiment: Experiment) -> list[int]:
+    """Parameters that one tensor rank holds with each layer.
+
+    A tied output matrix is held a second time where the last layer is not on the rank of the first.
+    """
+    piece = parameters_per_rank(experiment.model, experiment.grid.tensor)
+    counts = [piece.layer] * experiment.model.layers
+    counts[0] += piece.embedding
+    tied_copy = piece.tokens if experiment.model.tied and experiment.grid.pipeline > 1 else 0
+    counts[-1] += piece.final_norm + piece.head + tied_copy
+    return counts
+
+
+def rank_parameters(experiment: Experiment, rank: int) -> int:
+    """Parameters that a tensor rank of a pipeline rank holds, both copies of the model where there are two."""
+    counts, schedule = rank_layer_parameters(experiment), experiment.schedule
+    stages = [stage % schedule.stages for stage, place in enumerate(schedule.placement) if place == rank]
+    return sum(counts[layer] for stage in stages for layer in experiment.stage_layers[stage])
+
+
+def _state(experiment: Experiment, rank: int) -> dict[str, int]:
+    """Bytes of the training state on a pipeline rank.
 
     Partitioning (ZeRO, arXiv 1910.02054) divides the optimizer's state, then the gradients, then the weights over the
-    data-parallel ranks; whole layers are then held only in buffers. Activations are those of the most forwards in flight. Where
-    steps run into each other without a flush, a second version of the weights is kept (PipeDream-2BW, arXiv 2006.09503).
+    data-parallel ranks; whole layers are then held only in buffers. Where steps run into each other without a flush, a second
+    version of the weights is kept (PipeDream-2BW, arXiv 2006.09503).
     """
-    model, schedule, strategy, data = experiment.model, experiment.schedule, experiment.strategy, experiment.grid.data
-    tensor, micro_batch, sequence = experiment.grid.tensor, experiment.micro_batch, experiment.sequence
-    state = state_bytes(experiment.precision)
-    counts = rank_layer_parameters(experiment)
-    per_stage = model.layers // schedule.stages
-    kept = layer_activation_bytes(model, micro_batch, sequence, tensor, experiment.recompute, experiment.precision)
-    working = 0
-    if experiment.recompute == "full":
-        working = layer_working_bytes(model, micro_batch, sequence, tensor, experiment.precision)
-    head = head_activation_bytes(model, micro_batch, sequence, tensor, experiment.precision)
+    partition, state, parameters = experiment.strategy.partition, state_bytes(experiment.precision), rank_parameters(experiment, rank)
 
-    def divided(size: int, *partitions: str) -> int:
-        return -(-size // data) if strategy.partition in partitions else size
+    def divided(per_parameter: int, *partitions: str) -> int:
+        size = per_parameter * parameters
+        return -(-size // experiment.grid.shards) if partition in partitions else size
 
-    reduced = per_stage if strategy.timing == "layer" else 1  # layers whose gradients add up at a time
-    versions = 1 if schedule.flushes else 2
-    ranks = []
-    for rank, in_flight in enumerate(most_in_flight(schedule)):
-        layers = [
-            layer
-            for stage, place in enumerate(schedule.placement)
-            if place == rank
-            for layer in range(stage % schedule.stages * per_stage, (stage % schedule.stages + 1) * per_stage)
-        ]
-        parameters = sum(counts[layer] for layer in layers)
-        largest = max(counts[layer] for layer in layers)
-        buffers = 0
-        if data > 1 and strategy.partition == "parameters":
-            held = min(len(layers), parameter_buffers(strategy, model.layers, schedule))
-            buffers = largest * (held * state.weights + reduced * state.gradients)
-        elif data > 1 and strategy.partition == "gradients":
-            buffers = largest * reduced * state.gradients
-        last = schedule.placement[-1] == rank
-        ranks.append(
-            {
-                "weights": divided(versions * state.weights * parameters, "parameters"),
-                "gradients": divided(state.gradients * parameters, "parameters", "gradients"),
-                "optimizer": divided(state.optimizer * parameters, "parameters", "gradients", "optimizer"),
-                "buffers": buffers,
-                "activations": -(-in_flight * per_stage * kept // schedule.slices) + working + (head if last else 0),
-            }
-        )
-    return ranks
+    return {
+        "weights": divided(state.weights * (1 if experiment.schedule.flushes else 2), "parameters"),
+        "gradients": divided(state.gradients, "parameters", "gradients"),
+        "optimizer": divided(state.optimizer, "parameters", "gradients", "optimizer"),
+    }

@@ -10,35 +10,47 @@ from clustersim.program.compute_pass import Work
 from clustersim.program.template import Exchange, Template
 from clustersim.program.traffic import Traffic
 from clustersim.schedule.actions import Action, Schedule
+from clustersim.schedule.strategy import Strategy
 
 Result = tuple[str, int, int]
 """Direction (F, or B for backwards whole or split), stage, micro-batch."""
 
 
-def add_pipeline(template: Template, schedule: Schedule, work: Sequence[Sequence[Work]], traffic: Traffic) -> None:
+def add_pipeline(
+    template: Template, schedule: Schedule, work: Sequence[Sequence[Work]], traffic: Traffic, strategy: Strategy
+) -> None:
     """A send and a receive where a result is used on another rank; each action waits for its inputs.
 
-    Receives are posted ahead, in the order in which the peer sends. InputError when an action uses what no rank produces.
+    Receives are posted in the order in which the peer sends: ahead, or (``receives: late``) when the rank has nothing left to do before
+    the action that needs it. Sends run beside the compute, or (``sends: blocking``) hold up what follows until they are across.
+    InputError when an action uses what no rank produces.
     """
+    units = [[list(together) for _, together in groupby(row, key=lambda one: one.item.unit)] for row in work]
     there: dict[Result, list[int]] = {}  # the ops after which a result is there, on the rank that made it
     received: dict[Result, int] = {}
-    for rank, row in enumerate(work):
-        for _, together in groupby(row, key=lambda one: one.item.unit):
-            unit = list(together)
+    holding: dict[int, list[int]] = {}  # by the last compute op of a unit, the sends that must be across before anything follows
+    for rank, row in enumerate(units):
+        for unit, following in zip(row, [*row[1:], []], strict=True):
             for last in unit:
                 if last.item.last and last.item.action.kind != "W":
                     key = _result(last.item.action, last.item.action.stage)
                     # What runs as one has no result before its end.
-                    there[key] = list(dict.fromkeys([last.result, unit[-1].compute]))
-                    _send(template, schedule, rank, last, there[key], received, traffic)
-    for row in work:
-        for _, together in groupby(row, key=lambda one: one.item.unit):
-            unit = list(together)
+                    there[key] = list(dict.fromkeys([*last.results, unit[-1].compute]))
+                    send = _send(template, schedule, rank, last, there[key], received, traffic)
+                    if strategy.sends == "blocking" and send is not None and following:
+                        template.dependencies += [(start, send) for start in following[0].starts]
+                        holding.setdefault(unit[-1].compute, []).append(send)
+    for row in units:
+        for before, unit in zip([[], *row], row):
             for one in unit:
                 if one.item.first:
                     for source in _inputs(schedule, one.item.action):
-                        op = unit[0].first
-                        template.dependencies += [(op, on) for on in _available(schedule, one.item.action, source, there, received)]
+                        ons = _available(schedule, one.item.action, source, there, received)
+                        starts = [start for other in unit if other.item.first for start in other.starts]
+                        template.dependencies += [(start, on) for start in starts for on in ons]
+                        if strategy.receives == "late" and before and received.get(source) in ons:
+                            done = before[-1].compute
+                            template.dependencies += [(received[source], on) for on in (done, *holding.get(done, ()))]
 
 
 def _result(action: Action, stage: int) -> Result:
@@ -57,17 +69,19 @@ def _inputs(schedule: Schedule, action: Action) -> list[Result]:
 
 def _send(
     template: Template, schedule: Schedule, rank: int, one: Work, after: list[int], received: dict[Result, int], traffic: Traffic
-) -> None:
+) -> int | None:
+    """The send, None when the result is used on its own rank."""
     action, layer = one.item.action, one.item.layer
     target = schedule.target(action)
     if target is None or schedule.placement[target] == rank:
-        return
+        return None
     to = schedule.placement[target]
     exchange = Exchange("pipeline", "send", rank, to, traffic.message_bytes)
     send = template.exchange(rank, "send", "send", action, layer, exchange, after, peer=to)
     received[_result(action, action.stage)] = template.op(
         to, "recv", "recv", target, layer, action.micro_batch, activity=template.activity[send], peer=rank
     )
+    return send
 
 
 def _available(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
 from clustersim.cluster.spec import Cluster
 from clustersim.collectives.loads import Pace, lay_phases
-from clustersim.program.grid import Grid
+from clustersim.program.grid import DIMENSIONS, Grid
+
+
+_FLOWS_APART = 1 << 16  # what a pair of GPUs sends along different dimensions are different flows
 
 
 class Place(NamedTuple):
@@ -48,7 +51,8 @@ Carried = tuple[tuple[int, int], ...]  # (link, amount number)
 class GroupLoads:
     """The groups of a place, as copy numbers and as ranks, the group of each copy, and what they load.
 
-    By phase: what each copy sends over which links, what each group does in all, the pace of each group, how long links are held.
+    By phase: what each copy sends over which links, what each group does in all, the pace of each group, how long links are held,
+    and by group the part of a connection on each link where it is not the whole.
     """
 
     place: Place
@@ -59,13 +63,14 @@ class GroupLoads:
     by_group: list[list[Carried]]
     pace: list[list[Pace | None]]
     occupancy: list[Fraction]
+    part: list[list[dict[int, Fraction]]]
 
 
 def groups_of(grid: Grid, place: Place, copies: list[tuple[int, int]]) -> tuple[list[list[int]], list[tuple[int, ...]], list[int]]:
     """Groups as copy numbers and as ranks, and the group of each copy. A sender and its receiver lie on one copy."""
-    key = {"tensor": lambda d, t: d, "data": lambda d, t: t, "pipeline": lambda d, t: d * grid.tensor + t}[place.dimension]
-    group_of = [key(d, t) for d, t in copies]
-    groups: list[list[int]] = [[] for _ in range(max(group_of) + 1)]
+    numbers: dict[Hashable, int] = {}
+    group_of = [numbers.setdefault(grid.key(place.dimension, *copy), len(numbers)) for copy in copies]
+    groups: list[list[int]] = [[] for _ in numbers]
     for copy, group in enumerate(group_of):
         groups[group].append(copy)
     ends = (place.pipeline,) if place.dimension != "pipeline" else (place.pipeline, place.to)
@@ -76,23 +81,27 @@ def groups_of(grid: Grid, place: Place, copies: list[tuple[int, int]]) -> tuple[
 def place_loads(cluster: Cluster, grid: Grid, place: Place, copies: list[tuple[int, int]], amounts: Amounts) -> GroupLoads:
     """Plan the exchange for each group, by ``multi-ring`` where the algorithm cannot do it, and lay it over the routes."""
     groups, ranks, group_of = groups_of(grid, place, copies)
+    flow = DIMENSIONS.index(place.dimension) * _FLOWS_APART
     by_copy: list[list[Carried]] = []
     by_group: list[list[Carried]] = []
     pace: list[list[Pace | None]] = []
     occupancy: list[Fraction] = []
+    part: list[list[dict[int, Fraction]]] = []
     for group, (members, here) in enumerate(zip(groups, ranks, strict=True)):
-        for number, phase in enumerate(lay_phases(cluster, here, place.op, place.algorithm, or_ring=True)):
+        for number, phase in enumerate(lay_phases(cluster, here, place.op, place.algorithm, or_ring=True, flow=flow)):
             if number == len(by_copy):
                 by_copy.append([()] * len(copies))
                 by_group.append([()] * len(groups))
                 pace.append([None] * len(groups))
                 occupancy.append(phase.occupancy)
+                part.append([{}] * len(groups))
             own = phase.by_member if place.dimension != "pipeline" else [_sum(phase.by_member)]  # both ends lie on one copy
             for copy, carried in zip(members, own, strict=True):
                 by_copy[number][copy] = _numbered(carried, amounts)
             by_group[number][group] = _numbered(phase.total, amounts)
             pace[number][group] = phase.pace
-    return GroupLoads(place, groups, ranks, group_of, by_copy, by_group, pace, occupancy)
+            part[number][group] = phase.parts
+    return GroupLoads(place, groups, ranks, group_of, by_copy, by_group, pace, occupancy, part)
 
 
 def _sum(by_member: Sequence[dict[int, Fraction]]) -> dict[int, Fraction]:

@@ -16,13 +16,15 @@ import numpy as np
 class Load(NamedTuple):
     """Bytes over one link, and the number of equal connections there that the simulated one stands for.
 
-    ``occupancy``: the link is held as long as for so many times the bytes, 1 when they use all of its capacity.
+    ``occupancy``: the link is held as long as for so many times the bytes, 1 when they use all of its capacity. ``part``: what of
+    a connection crosses the link, less than 1 where its route is spread over several.
     """
 
     link: int
     volume_bytes: Fraction
     connections: int = 1
     occupancy: Fraction = Fraction(1)
+    part: Fraction = Fraction(1)
 
     @property
     def held_bytes(self) -> Fraction:
@@ -68,6 +70,23 @@ class Links:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """Columns: ``rank`` holds so many ``bytes`` of a kind (``what``, a code of :mod:`clustersim.program.kinds`) from the start of
+
+    op ``begin`` to the end of op ``end``; -1 is the beginning, and for good. One change of an op's memory at each end.
+    """
+
+    rank: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    what: np.ndarray
+    bytes: np.ndarray
+
+
+NO_MEMORY = Memory(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
+
+
+@dataclass(frozen=True)
 class Program:
     """Columns by op, dependencies, transfers by activity, streams.
 
@@ -97,6 +116,20 @@ class Program:
     streams: tuple[Stream, ...]
     links: Links
     multiplicity: dict[int, int]
+    memory: Memory = NO_MEMORY
+
+    def link_bytes(self) -> list[int]:
+        """By link, the payload that crosses it in the step, to the nearest byte."""
+        times = np.bincount(self.activity_transfer, minlength=len(self.transfers)).tolist()
+        of_phase = [0] * len(self.phases)
+        for transfer, count in zip(self.transfers, times, strict=True):
+            for phase in transfer.phases:
+                of_phase[phase] += count
+        moved = [Fraction(0)] * len(self.links.names)
+        for phase, count in zip(self.phases, of_phase, strict=True):
+            for load in phase.loads:
+                moved[load.link] += count * load.connections * load.volume_bytes
+        return [round(size) for size in moved]
 
     @property
     def ops(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from clustersim.program.kinds import KIND_CODE, PART_CODE
+from clustersim.program.kinds import KIND_CODE, MEMORY_CODE, PART_CODE
 from clustersim.schedule.actions import Action
 
 
@@ -25,9 +25,19 @@ class Exchange(NamedTuple):
     fixed_ps: int | None = None
 
 
+class Held(NamedTuple):
+    """Memory of a pipeline rank, by its kind's code, from the start of op ``begin`` to the end of op ``end``; -1: always, for good."""
+
+    pipeline: int
+    begin: int
+    end: int
+    what: int
+    size_bytes: int
+
+
 @dataclass
 class Template:
-    """Columns by op, dependencies as (op, on), ops by (pipeline rank, stream, peer), and the exchange of each activity."""
+    """Columns by op, dependencies as (op, on), ops by (pipeline rank, stream, peer), the exchange of each activity, memory."""
 
     pipeline: list[int] = field(default_factory=list)
     kind: list[int] = field(default_factory=list)
@@ -44,6 +54,7 @@ class Template:
     exchanges: dict[Exchange, int] = field(default_factory=dict)
     activity_exchange: list[int] = field(default_factory=list)
     joint: dict[tuple[str, int], int] = field(default_factory=dict)
+    held: list[Held] = field(default_factory=list)
 
     def op(
         self, pipeline: int, stream: str, kind: str, stage: int, layer: int, micro_batch: int,
@@ -76,6 +87,10 @@ class Template:
         op = self.op(pipeline, stream, kind, action.stage, layer, action.micro_batch, activity=activity, peer=peer)
         self.dependencies += [(op, on) for on in after]
         return op
+
+    def hold(self, pipeline: int, what: str, size_bytes: int, begin: int = -1, end: int = -1) -> None:
+        """Append memory that the rank holds from the start of ``begin`` to the end of ``end``."""
+        self.held.append(Held(pipeline, begin, end, MEMORY_CODE[what], size_bytes))
 
     def _new_activity(self, exchange: Exchange) -> int:
         self.activity_exchange.append(self.exchanges.setdefault(exchange, len(self.exchanges)))

@@ -43,8 +43,8 @@ class Schedule:
     ``placement[stage]`` is the pipeline rank that holds the stage; ``actions[rank]`` its ordered actions. Where ``pipes`` is 2 the
     model lies twice on the ranks: the stages of the second copy follow those of the first, and a micro-batch goes through one copy.
     Where ``slices`` is more than 1 a micro-batch travels in so many slices of its sequence, and an action's ``micro_batch``
-    counts slices: slice j of micro-batch i is i x slices + j. Without ``flushes`` the next step begins before this one has drained,
-    with older weights.
+    counts slices: slice j of micro-batch i is i x slices + j. Of several ``steps`` the micro-batches are numbered on. Without
+    ``flushes`` the next step begins before this one has drained, with older weights.
     """
 
     name: str
@@ -54,6 +54,16 @@ class Schedule:
     pipes: int = 1
     slices: int = 1
     flushes: bool = True
+    steps: int = 1
+
+    @property
+    def passes(self) -> int:
+        """Micro-batches of a step, or slices of them."""
+        return self.micro_batches * self.slices
+
+    def step(self, action: Action) -> int:
+        """The step that the action belongs to."""
+        return action.micro_batch // self.passes
 
     @property
     def ranks(self) -> int:

@@ -7,15 +7,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from types import MappingProxyType
 
-from clustersim.schedule.actions import Schedule
+from clustersim.schedule.actions import Action, Overlap, Schedule
 from clustersim.schedule.catalogue import ORDERS
 from clustersim.schedule.order import Order
 from clustersim.schedule.placements import PIPES, PLACEMENTS
 
 TIMINGS = ("micro_batch", "layer")
+SENDS = ("asynchronous", "blocking")
+RECEIVES = ("early", "late")
 PARTITIONS = ("none", "optimizer", "gradients", "parameters")
 
 
@@ -27,7 +31,11 @@ class Strategy:
     or once for all micro-batches that follow one another in that layer. ``chunks`` are the stages per rank, None for the order's own.
     ``prefetch`` is the number of layers whose parameters are gathered ahead of use. With ``scatter_gather`` each tensor rank
     sends its part of a pipeline message, and the receivers gather the whole. ``group`` and ``slices`` are options of some orders,
-    None for the order's own. Without ``flushes`` the next step begins before this one has drained.
+    None for the order's own. Without ``flushes`` the next step begins before this one has drained. ``sends`` and ``receives`` say
+    whether compute waits for a send, and when a receive is posted. A backward in two parts recomputes twice, unless it is kept.
+    ``stages`` are the layers of each, None for equal ones. ``partition_group`` neighbouring copies (or those of a ``node``) divide the
+    partitioned state, None for all. Gradients are reduced in buckets of ``bucket_bytes``, None for layer by layer. With
+    ``async_tensor`` tensor-parallel collectives run beside the products that they serve.
     """
 
     name: str
@@ -42,6 +50,13 @@ class Strategy:
     group: int | None = None
     slices: int | None = None
     flushes: bool = True
+    sends: str = "asynchronous"
+    receives: str = "early"
+    keep_recomputed: bool = False
+    stages: tuple[int, ...] | None = None
+    partition_group: int | str | None = None
+    bucket_bytes: int | None = None
+    async_tensor: bool = False
 
 
 def _presets() -> dict[str, Strategy]:
@@ -63,24 +78,65 @@ def chunks_of(strategy: Strategy, layers: int, pipeline: int) -> int:
     if strategy.chunks is not None:
         return strategy.chunks
     own = ORDERS[strategy.order].chunks
+    if strategy.stages is not None and own is None:
+        return max(1, len(strategy.stages) // pipeline)
     return max(1, layers // pipeline) if own is None else own
 
 
-def build(strategy: Strategy, layers: int, pipeline: int, micro_batches: int) -> Schedule:
+def build(strategy: Strategy, layers: int, pipeline: int, micro_batches: int, steps: int = 1) -> Schedule:
     """The schedule of a strategy. ValueError, with what is allowed, when the numbers do not fit it."""
     v, order = chunks_of(strategy, layers, pipeline), ORDERS[strategy.order]
     pipes = PIPES.get(strategy.placement, 1)
-    if layers % pipeline:
-        raise ValueError(f"{layers} layers do not divide into {pipeline} pipeline stages{_divisors(layers, 'pipeline')}")
-    if layers * pipes % (pipeline * v):
-        per_rank = layers * pipes // pipeline
-        raise ValueError(f"{per_rank} layers per rank do not divide into {v} chunks{_divisors(per_rank, 'chunks')}")
+    _check_division(strategy.stages, layers, pipeline, v, pipes)
     if PIPES.get(order.placement, 1) != pipes:
         raise ValueError(f"order {strategy.order} does not take its stages so; allowed: placement: {order.placement}")
     placement = PLACEMENTS[strategy.placement](pipeline, v)
     options, slices = _options(strategy, order)
-    actions = order.run(placement, micro_batches, **options)
-    return Schedule(strategy.name, micro_batches, placement, actions, pipes, slices, strategy.flushes)
+    if strategy.flushes:
+        return repeated(Schedule(strategy.name, micro_batches, placement, order.run(placement, micro_batches, **options), pipes, slices), steps)
+    actions = order.run(placement, micro_batches * steps, **options)
+    return Schedule(strategy.name, micro_batches, placement, actions, pipes, slices, flushes=False, steps=steps)
+
+
+def repeated(schedule: Schedule, steps: int) -> Schedule:
+    """A schedule of one step several times over, the micro-batches numbered on.
+
+    >>> [str(action) for action in repeated(build_named("gpipe", 1, 1, 1), 2).actions[0]]
+    ['0F0', '0B0', '0F1', '0B1']
+    """
+    rows = tuple(tuple(_later(one, step * schedule.passes) for step in range(steps) for one in row) for row in schedule.actions)
+    return replace(schedule, actions=rows, steps=steps)
+
+
+def _later(one: Action | Overlap, passes: int) -> Action | Overlap:
+    if isinstance(one, Overlap):
+        return Overlap(_later(one.forward, passes), _later(one.backward, passes))
+    return one._replace(micro_batch=one.micro_batch + passes)
+
+
+def stage_layers(strategy: Strategy, schedule: Schedule, layers: int) -> tuple[range, ...]:
+    """The layers of each stage, first to last.
+
+    >>> stage_layers(PRESETS["1f1b"], build_named("1f1b", 2, 1, 4), 6)
+    (range(0, 3), range(3, 6))
+    """
+    sizes = strategy.stages or (layers // schedule.stages,) * schedule.stages
+    ends = list(accumulate(sizes))
+    return tuple(range(end - size, end) for end, size in zip(ends, sizes, strict=True))
+
+
+def _check_division(stages: tuple[int, ...] | None, layers: int, pipeline: int, v: int, pipes: int) -> None:
+    if stages is not None:
+        if len(stages) * pipes != pipeline * v:
+            raise ValueError(f"stages names {len(stages)}, but {pipeline} ranks with chunks: {v} have {pipeline * v // pipes}; allowed: so many")
+        if sum(stages) != layers:
+            raise ValueError(f"stages have {sum(stages)} layers in all, the model {layers}; allowed: as many")
+        return
+    if layers % pipeline:
+        raise ValueError(f"{layers} layers do not divide into {pipeline} pipeline stages{_divisors(layers, 'pipeline')}, or strategy.stages")
+    if layers * pipes % (pipeline * v):
+        per_rank = layers * pipes // pipeline
+        raise ValueError(f"{per_rank} layers per rank do not divide into {v} chunks{_divisors(per_rank, 'chunks')}, or strategy.stages")
 
 
 def build_named(name: str, p: int, v: int | None, m: int) -> Schedule:
@@ -97,12 +153,12 @@ def build_named(name: str, p: int, v: int | None, m: int) -> Schedule:
     return build(replace(strategy, chunks=chunks), max(layers, p), p, m)
 
 
-def parameter_buffers(strategy: Strategy, layers: int, schedule: Schedule) -> int:
+def parameter_buffers(strategy: Strategy, layers: Sequence[range]) -> int:
     """Layers whose whole parameters a rank holds at a time when they are partitioned: those in use, and those gathered ahead.
 
-    One is in use; where one gather serves several micro-batches, all layers of a stage are.
+    One is in use; where one gather serves several micro-batches, all ``layers`` of a stage are.
     """
-    in_use = layers // schedule.stages if strategy.timing == "layer" else 1
+    in_use = max(map(len, layers)) if strategy.timing == "layer" else 1
     return in_use + (strategy.prefetch if strategy.overlap else 0)
 
 

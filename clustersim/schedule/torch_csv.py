@@ -131,7 +131,8 @@ def read(text: str, source: str) -> CsvSchedule:
         raise InputError(f"{source}: the file is empty; expected a row of actions for each rank, for example 0F0,0B0")
     empty = next((row for row, steps in enumerate(rows, 1) if not steps), None)
     if empty is not None:
-        raise InputError(f"{source}:{empty}: rank {empty - 1} has no actions; allowed: a row of actions for each rank, empty rows only at the end")
+        allowed = "a row of actions for each rank, empty rows only at the end"
+        raise InputError(f"{source}:{empty}: rank {empty - 1} has no actions; allowed: {allowed}")
     if communicates(rows):
         for row, column in enumerate(idle, 1):
             if column is not None:

@@ -85,6 +85,8 @@ class _Found:
         else:
             self._numbers()
         self.per_pipe = self.stages // self.pipes
+        half = self.passes // self.pipes
+        self._expected = [range(pipe * half, (pipe + 1) * half) for pipe in range(self.pipes)]
         self._places()
 
     def _numbers(self) -> None:
@@ -113,9 +115,10 @@ class _Found:
             if stage >= self.stages:
                 if stage not in beyond:
                     beyond.add(stage)
-                    lowest = next((number for number in range(self.stages) if number not in self.home), self.stages)
-                    allowed = f"stages from 0 without a gap, {lowest} is on no rank" if lowest < self.stages else f"stages 0 to {self.stages - 1}"
-                    self._add(rank, position, action, f"no such stage; allowed: {allowed}")
+                    missing = next((number for number in range(self.stages) if number not in self.home), None)
+                    gap = f"from 0 without a gap, {missing} is on no rank"
+                    allowed = f"0 to {self.stages - 1}" if missing is None else gap
+                    self._add(rank, position, action, f"no such stage; allowed: stages {allowed}")
             elif home != rank and (stage, rank) not in elsewhere:
                 elsewhere.add((stage, rank))
                 self._add(rank, position, action, f"stage {stage} is on rank {home} and on rank {rank}; allowed: each stage on one rank")
@@ -134,9 +137,7 @@ class _Found:
 
     def expected(self, stage: int) -> range:
         """The micro-batches that a stage does."""
-        half = self.passes // self.pipes
-        pipe = stage // self.per_pipe
-        return range(pipe * half, (pipe + 1) * half)
+        return self._expected[stage // self.per_pipe]
 
     def _allowed(self, stage: int) -> str:
         numbers = self.expected(stage)
@@ -199,7 +200,8 @@ def _compute_faults(found: _Found) -> Iterator[Fault]:
             elif not backward:
                 no_backward.append(micro_batch)
             if b in at and len(backward) > 1:
-                yield _fault(found, max(backward, key=at.__getitem__), f"one backward too many; allowed: {_text(b)}, or {_text(i)} and {_text(w)}")
+                last = max(backward, key=at.__getitem__)
+                yield _fault(found, last, f"one backward too many; allowed: {_text(b)}, or {_text(i)} and {_text(w)}")
             elif i in at and w not in at:
                 yield _fault(found, i, f"has no weight gradient; needed: {_text(w)} after it")
             elif w in at and i not in at and b not in at:
@@ -292,7 +294,7 @@ def _state_faults(rank: int, row: tuple[Step, ...]) -> Iterator[Fault]:
     last = {action.stage: position for position, step in enumerate(row) for action in single([step]) if action.kind in ("B", "W")}
     held: set[int] = set()
     for position, step in enumerate(row):
-        for action in single([step]):
+        for action in step if isinstance(step, Overlap) else (step,):
             kind, stage, _ = action
             message = ""
             if kind == "UNSHARD":
@@ -346,12 +348,12 @@ def _cycle(found: _Found) -> list[Fault]:
 def _waits(found: _Found, rank: int, position: int) -> Iterator[Where]:
     """(rank, number of its actions done) that the action waits for. Where what it needs is nowhere, that is a fault of its own."""
     step = found.rows[rank][position]
-    for kind, stage, micro_batch in single([step]):
+    for kind, stage, micro_batch in step if isinstance(step, Overlap) else (step,):
         if kind.startswith(("SEND", "RECV")):
             # The other half of the message has been reached.
-            forward = (kind[-1] == "F") == kind.startswith("SEND")
-            peer = found.source("B" if forward else "F", stage)
-            other = found.at.get((("RECV" if kind.startswith("SEND") else "SEND") + kind[4:], peer, micro_batch)) if peer is not None else None
+            sends = kind.startswith("SEND")
+            peer = found.source("B" if (kind[-1] == "F") == sends else "F", stage)
+            other = found.at.get((("RECV" if sends else "SEND") + kind[4:], -1 if peer is None else peer, micro_batch))
             if other is not None and other[0] != rank:
                 yield other
         elif kind in ("F", "B", "I"):

@@ -12,6 +12,7 @@ from clustersim.errors import InputError
 from clustersim.trace.trace import Trace
 
 TABLES = ("ops", "dependencies", "links", "memory")
+_NEEDED = {"ops": {"rank", "stream", "kind", "start_ps", "end_ps"}, "memory": {"rank", "time_ps", "bytes", "what"}}
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> Path:
@@ -64,7 +65,8 @@ def read_trace(folder: Path) -> Trace:
             tables[name] = pd.read_parquet(path)
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: not a readable Parquet table: {' '.join(str(error).split())[:120]}") from None
-    missing = {"rank", "stream", "kind", "start_ps", "end_ps"} - set(tables["ops"].columns)
-    if missing:
-        raise InputError(f"{folder / 'ops.parquet'}: columns missing: {', '.join(sorted(missing))}")
+    for name, needed in _NEEDED.items():
+        missing = needed - set(tables[name].columns)
+        if missing:
+            raise InputError(f"{folder / name}.parquet: columns missing: {', '.join(sorted(missing))}")
     return Trace(**tables)

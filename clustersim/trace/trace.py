@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from clustersim.engine.simulate import Outcome
-from clustersim.program.kinds import KINDS, PARTS
-from clustersim.program.program import Program
+from clustersim.program.kinds import KINDS, MEMORY, PARTS
+from clustersim.program.program import Memory, Program
 
 _LETTER = {"forward": "F", "backward": "B", "recompute": "R", "input": "I", "weight": "W"}
 
@@ -32,12 +32,7 @@ class Trace:
         return int(self.ops["end_ps"].max()) if len(self.ops) else 0
 
 
-def no_memory() -> pd.DataFrame:
-    """The memory table of a trace that counts none."""
-    return pd.DataFrame({"rank": [], "time_ps": [], "bytes": [], "what": []})
-
-
-def from_outcome(program: Program, outcome: Outcome, memory: pd.DataFrame) -> Trace:
+def from_outcome(program: Program, outcome: Outcome) -> Trace:
     """The trace of a simulated program."""
     communicates = program.activity >= 0
     stream_names, stream_code = np.unique([stream.name for stream in program.streams], return_inverse=True)
@@ -63,7 +58,25 @@ def from_outcome(program: Program, outcome: Outcome, memory: pd.DataFrame) -> Tr
         }
     )
     dependencies = pd.DataFrame({"op": program.dependency_op, "on": program.dependency_on})
-    return Trace(ops, dependencies, _link_use(program, outcome), memory)
+    return Trace(ops, dependencies, _link_use(program, outcome), _memory(program.memory, outcome))
+
+
+def _memory(held: Memory, outcome: Outcome) -> pd.DataFrame:
+    """A row per rank, instant and kind that changes then. What is freed at an instant comes before what is added: no sum is too high."""
+    freed = held.end >= 0
+    changes = pd.DataFrame(
+        {
+            "rank": np.concatenate([held.rank, held.rank[freed]]).astype(np.int32),
+            "time_ps": np.concatenate([np.where(held.begin < 0, 0, outcome.start_ps[held.begin]), outcome.end_ps[held.end[freed]]]),
+            "bytes": np.concatenate([held.bytes, -held.bytes[freed]]),
+            "what": np.concatenate([held.what, held.what[freed]]),
+        }
+    )
+    table = changes.groupby(["rank", "time_ps", "what"], as_index=False)["bytes"].sum()
+    table = table[table["bytes"] != 0]
+    table = table.iloc[np.lexsort([table["what"], table["bytes"] > 0, table["time_ps"], table["rank"]])]
+    what = pd.Categorical.from_codes(table["what"], list(MEMORY))
+    return table[["rank", "time_ps", "bytes"]].assign(what=what).reset_index(drop=True)
 
 
 def _groups(program: Program) -> tuple[list[str], np.ndarray]:

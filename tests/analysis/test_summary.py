@@ -24,7 +24,7 @@ def trace(ops):
     return Trace(table, pd.DataFrame({"op": [], "on": []}), links, memory)
 
 
-FACTS = StepFacts({0: 1}, 30, 120.0, 150.0, 16.0, 14, {"a": "nvlink"}, {"a": 10}, {"a": 2})
+FACTS = StepFacts({0: 1}, 30, 120.0, 150.0, 16.0, 14, {"a": "nvlink"}, {"a": 10}, {"a": 30}, {"a": 2})
 
 
 def test_half_hidden_communication():

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim import document
-from clustersim.cluster import bisection as halves
 from clustersim.cluster import fabrics, links, meshes, network, routes
 from clustersim.cluster.bisection import bisection
 from clustersim.cluster.describe import describe
@@ -75,7 +74,7 @@ def split_hop_by_hop(graph, source, target, weight):
     return found
 
 
-@pytest.mark.parametrize("module", [fabrics, meshes, routes, links, network, halves])
+@pytest.mark.parametrize("module", [fabrics, meshes, routes, links, network])
 def test_the_examples_in_the_docstrings_run(module):
     result = doctest.testmod(module)
     assert result.attempted and not result.failed
@@ -225,28 +224,6 @@ def test_ecmp_hashes_source_destination_and_flow(tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "text, nodes, expected",
-    [
-        ("layout: flat", 8, 40),  # 8 x 10 GB/s, one half of them
-        ("layout: fat-tree, levels: [{ports: 2}, {ports: 2}, {ports: 2}]", 8, 40),
-        ("layout: fat-tree, levels: [{ports: 2}, {ports: 2, oversubscription: 2}, {ports: 2}]", 8, 20),
-        ("layout: fat-tree, levels: [{ports: 2, oversubscription: 2}, {ports: 2, oversubscription: 2}, {ports: 2}]", 8, 10),
-        ("layout: fat-tree, levels: [{ports: 2, oversubscription: 4}, {ports: 4}]", 6, 15),  # the middle leaf keeps 10 to itself
-        ("layout: leaf-spine, nodes_per_leaf: 4, spines: 4, oversubscription: 4", 8, 10),
-        ("layout: rail, nodes_per_leaf: 4, spines: 2, oversubscription: 2", 8, 20),
-        ("layout: torus, dimensions: [4, 2]", 8, 40),  # two rows of links, around and through: 4 of 10 GB/s
-        ("layout: dragonfly, nodes_per_router: 1, routers_per_group: 4, global_links: 1", 8, 40),
-        ("layout: dragonfly, nodes_per_router: 2, routers_per_group: 2, global_links: 1", 8, 20),
-    ],
-)
-@pytest.mark.parametrize("most", [halves.MAX_FLOW_LINKS, 0])
-def test_bisection_by_hand(tmp_path, monkeypatch, text, nodes, expected, most):
-    monkeypatch.setattr(halves, "MAX_FLOW_LINKS", most)
-    found = bisection(built(written(tmp_path, 1, text), nodes))
-    assert found.bytes_s == expected * 10**9 and (found.method == "maximum flow") == (most > 0)
-
-
 def test_the_uplinks_of_a_leaf_share_its_nics_by_the_oversubscription(tmp_path):
     cluster = built(written(tmp_path, 2, "layout: leaf-spine, nodes_per_leaf: 4, spines: 2, oversubscription: 4"), 8)
     up = [link for link in map(cluster.link, range(cluster.link_count)) if link.source == "leaf0" and "spine" in link.target]
@@ -289,6 +266,20 @@ def test_a_trunk_has_its_own_rate_and_follows_the_bandwidth_of_the_network(tmp_p
         ("layout: torus, dimensions: [2, 0]", "network.dimensions: expected 1 to 8 whole numbers of at least 1"),
         ("layout: torus, dimensions: 8", "network.dimensions: expected 1 to 8 whole numbers"),
         ("layout: torus, dimensions: [100000, 100000]", "network.dimensions: expected 1 to 8 whole numbers"),
+        ("layout: torus, dimensions: [1000000]", "network.dimensions: expected 1 to 8 whole numbers of at least 1 whose product is at most"),
+        ("layout: leaf-spine, nodes_per_leaf: 2, spines: 1000000", "network.spines: expected a whole number from 1 to 10,000"),
+        (
+            "layout: fat-tree, levels: [{ports: 2}, {ports: 1000000, switches: 1000000}]",
+            "network.levels.1.switches: 1,000,000 switches over groups of 1 are 1,000,000 links up from each group",
+        ),
+        (
+            "layout: fat-tree, levels: [{ports: 2}, {ports: 2, switches: 200}, {ports: 2, switches: 200}]",
+            "network.levels.2.switches: 200 switches over groups of 200 are 40,000 links up from each group",
+        ),
+        (
+            "layout: dragonfly, nodes_per_router: 1, routers_per_group: 1000000, global_links: 1",
+            "network.routers_per_group: 1,000,000 routers, each joined to each, are 999,999,000,000 links in every group",
+        ),
         (
             "layout: dragonfly, nodes_per_router: 1, routers_per_group: 2, global_links: 1",
             "network.global_links: 2 routers x 1 reach 2 other groups, and 8 nodes make 4",
@@ -300,6 +291,24 @@ def test_a_wrong_network_is_refused_in_one_line_with_its_place(tmp_path, text, m
     path = written(tmp_path, 1, text)
     with pytest.raises(InputError) as error:
         built(path, 8)
+    assert str(error.value).startswith(f"{path}:5: {message}") and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text, nodes, message",
+    [
+        ("layout: rail, nodes_per_leaf: 1, spines: 10000", 1000, "network.spines: 1,000 nodes take 20,000,000 links between switches"),
+        (
+            # 11 groups of 1000 x 999, and 1000 from each to the others
+            "layout: dragonfly, nodes_per_router: 1, routers_per_group: 1000, global_links: 1", 11_000,
+            "network.global_links: 11,000 nodes take 11,000,000 links between switches; allowed: at most 10,000,000",
+        ),
+    ],
+)  # fmt: skip
+def test_networks_that_run_away_are_refused(tmp_path, text, nodes, message):
+    path = written(tmp_path, 1, text)
+    with pytest.raises(InputError) as error:
+        built(path, nodes)
     assert str(error.value).startswith(f"{path}:5: {message}") and "\n" not in str(error.value)
 
 

@@ -9,25 +9,29 @@ from simpy import Environment
 
 from clustersim.engine.events import Signal, call_after
 from clustersim.engine.links import Network
-from clustersim.engine.sharing import UNIT_WEIGHT, Crossing, shares
+from clustersim.engine.sharing import BITS, UNIT, Crossing, shares
 from clustersim.program.program import Links, Load, Phase
 
 GB = 10**9
 S = 10**12
 
+# How much of a flow's bytes a link carries, over how many connections.
+ALL, HALF, QUARTER = (1, 1), (Fraction(1, 2), 1), (Fraction(1, 4), 1)
+
 
 def ends(capacities, flows, look=None):
     """End times in ps of flows (start_ps, bytes, links) on links of the given bytes/s, and the network.
 
-    ``links``: their numbers, or by number what part of the bytes crosses it, and over how many connections.
+    ``links``: their numbers, or by number how much of the bytes crosses it, over how many connections, and what part of each.
     ``look(network)`` is called at the end of each instant.
     """
     env = Environment(initial_time=0)
     links = Links(tuple(map(str, range(len(capacities)))), ("network",) * len(capacities), tuple(capacities), (1,) * len(capacities))
     phases = []
     for _, size, path in flows:
-        uses = path if isinstance(path, dict) else dict.fromkeys(path, (1, 1))
-        phases.append(Phase(0, tuple(Load(link, size * Fraction(part), count) for link, (part, count) in uses.items())))
+        uses = path if isinstance(path, dict) else dict.fromkeys(path, ALL)
+        loads = (Load(link, size * Fraction(amount), *more) for link, (amount, *more) in uses.items())
+        phases.append(Phase(0, tuple(load._replace(part=Fraction(load.part)) for load in loads)))
     network = Network(env, links, phases)
     result = [None] * len(flows)
 
@@ -88,20 +92,31 @@ def test_many_connections_in_one_flow_equal_so_many_flows():
     assert [rate for rate, _ in many] == [250, 250] == [rate for rate, _ in single][:2]
 
 
-HALF, QUARTER = (Fraction(1, 2), 1), (Fraction(1, 4), 1)
-ALL = (1, 1)
-
-
-def test_flows_have_equal_shares_of_the_link_that_is_the_bottleneck_of_both():
+def test_connections_have_equal_shares_of_a_link_whatever_they_need_elsewhere():
     # The first moves eight times as many bytes over link 1, which is twenty times as fast: 5 GB/s of link 0 each.
     result, _ = ends([10 * GB, 200 * GB], [(0, 80 * GB, {0: (Fraction(1, 8), 1), 1: ALL}), (0, 10 * GB, [0])])
     assert result == [2 * S, 2 * S]
 
 
-def test_a_flow_takes_of_another_link_what_its_bottleneck_needs():
-    # 10 GB/s of link 0 need 80 of the 100 GB/s of link 1. A flow that has only link 1 would rise to 100/9 GB/s there while the first has
-    # as much of link 0; the first stays at the 10 that link 0 has, and the other gets the remaining 20.
+def test_a_flow_is_held_up_where_its_share_is_least_for_what_it_needs():
+    # Alone the first has 10 GB/s of link 0 and needs 80 of link 1. There both have 50: in 0.4 s the second is across and the first has
+    # moved 20 of its 80 GB, the rest goes at 80 GB/s.
     result, _ = ends([10 * GB, 100 * GB], [(0, 80 * GB, {0: (Fraction(1, 8), 1), 1: ALL}), (0, 20 * GB, [1])])
+    assert result == [115 * S // 100, 4 * S // 10]
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_little_more_bandwidth_changes_little(more):
+    # Alone the first would be as long on either link. On link 1 each of three has a third.
+    flows = [(0, 7 * GB, {0: ALL, 1: (Fraction(1, 7), 1)}), (0, GB, [1]), (0, GB, [1])]
+    result, _ = ends([7 * GB + more, GB], flows)
+    assert result == pytest.approx([3 * S] * 3, rel=1e-9)
+
+
+def test_a_flow_spread_over_links_has_so_much_less_of_each():
+    # Three quarters of a connection on link 0, one on link 1: 10 = 3/4 x + x on link 0 alone with a whole one.
+    spread = {0: (Fraction(3, 4), 1, 1, Fraction(3, 4)), 1: (Fraction(1, 4), 1, 1, Fraction(1, 4))}
+    result, _ = ends([7 * GB, 7 * GB], [(0, 4 * GB, spread), (0, 4 * GB, [0])])
     assert result == [1 * S, 1 * S]
 
 
@@ -129,7 +144,8 @@ def test_unequal_weights_in_a_circle_whoever_came_first():
 
 capacities_gb_s = st.lists(st.sampled_from([1, 2, 5, 7, 10]), min_size=5, max_size=5)
 part = st.sampled_from([1, Fraction(1, 2), Fraction(1, 3), Fraction(2, 7)])
-paths = st.dictionaries(st.integers(0, 4), st.tuples(part, st.integers(1, 3)), min_size=1, max_size=3)
+use = st.tuples(part, st.integers(1, 3), st.just(1), st.sampled_from([1, Fraction(1, 2), Fraction(1, 3)]))
+paths = st.dictionaries(st.integers(0, 4), use, min_size=1, max_size=3)
 flow = st.tuples(st.integers(0, 50).map(lambda n: n * S // 10), st.integers(1, 40).map(lambda n: n * GB // 4), paths)
 
 
@@ -142,40 +158,48 @@ def test_bytes_are_conserved_and_no_link_is_overfull(capacities, flows):
         moved[segment.phase] += segment.pace_per_s * (segment.end_ps - segment.start_ps) / S
     for (start, size, path), end, carried in zip(flows, result, moved, strict=True):
         assert carried == pytest.approx(1, rel=2e-9)
-        assert end >= start + max(size * part * S // capacities[link] for link, (part, _) in path.items()) - 1
+        assert end >= start + max(size * amount * S // capacities[link] for link, (amount, *_) in path.items()) - 1
     for instant in sorted({segment.start_ps for segment in network.segments}):
         used = [0.0] * len(capacities)
         for segment in network.segments:
             if segment.start_ps <= instant < segment.end_ps:
                 _, size, path = flows[segment.phase]
-                for link, (part, count) in path.items():
-                    used[link] += segment.pace_per_s * size * part * count
+                for link, (amount, count, *_) in path.items():
+                    used[link] += segment.pace_per_s * size * amount * count
         assert all(one <= capacity * (1 + 1e-12) for one, capacity in zip(used, capacities, strict=True))
 
 
-weights = st.dictionaries(st.integers(0, 4), st.tuples(st.sampled_from([1, 2, 3, 5]), st.integers(1, 2)), min_size=1, max_size=3)
+weight = st.sampled_from([UNIT, UNIT // 2, UNIT // 3, UNIT // 5 * 3])
+use = st.tuples(weight, st.sampled_from([UNIT, UNIT // 2, UNIT // 4]), st.integers(1, 2))
+ways = st.lists(st.dictionaries(st.integers(0, 4), use, min_size=1, max_size=3), min_size=1, max_size=9)
 
 
-@given(st.lists(st.sampled_from([3, 10, 17]), min_size=5, max_size=5), st.lists(weights, min_size=1, max_size=9))
-def test_every_flow_is_held_by_a_full_link_on_which_none_has_more(capacities, routes):
-    # The definition of max-min fairness (Bertsekas and Gallager, Data Networks, section 6.5.2): it has one solution.
+def crossings(way):
+    return tuple(Crossing(link, *use) for link, use in way.items())
+
+
+@given(st.lists(st.sampled_from([3, 10, 17]), min_size=5, max_size=5), ways)
+def test_every_flow_is_held_by_a_full_link_on_which_no_connection_has_more(capacities, routes):
+    # The definition of bottleneck max fairness (Bonald and Roberts); with equal weights that of max-min fairness.
     scale = 10**12
-    flows = [tuple(Crossing(link, weight * UNIT_WEIGHT, count) for link, (weight, count) in path.items()) for path in routes]
+    flows = [crossings(way) for way in routes]
     rates = [rate for rate, _ in shares(flows, [capacity * scale for capacity in capacities])]
-    for path, rate in zip(routes, rates, strict=True):
+    tolerance = scale // 10**9
+    for way, rate in zip(flows, rates, strict=True):
         held = False
-        for link in path:
-            here = [(*route[link], other) for route, other in zip(routes, rates, strict=True) if link in route]
-            used = sum(weight * count * other for weight, count, other in here)
-            rounding = sum(weight * count for weight, count, _ in here)
-            assert used <= capacities[link] * scale
-            held = held or (used >= capacities[link] * scale - rounding and rate >= max(here, key=lambda one: one[2])[2] - rounding)
+        for crossing in way:
+            here = [(c, other) for flow, other in zip(flows, rates, strict=True) for c in flow if c.link == crossing.link]
+            used = sum(c.connections * c.share(other) for c, other in here)
+            assert used <= capacities[crossing.link] * scale
+            full = used >= capacities[crossing.link] * scale - tolerance
+            own = (crossing.share(rate) << BITS) // crossing.part
+            held = held or (full and own >= max((c.share(other) << BITS) // c.part for c, other in here) - tolerance)
         assert held
 
 
-@given(st.lists(st.sampled_from([3, 10, 17]), min_size=5, max_size=5), st.lists(weights, min_size=1, max_size=9), st.randoms())
+@given(st.lists(st.sampled_from([3, 10, 17]), min_size=5, max_size=5), ways, st.randoms())
 def test_numbers_of_flows_and_links_do_not_matter(capacities, routes, chance):
-    flows = [tuple(Crossing(link, weight * UNIT_WEIGHT, count) for link, (weight, count) in path.items()) for path in routes]
+    flows = [crossings(way) for way in routes]
     rates = [rate for rate, _ in shares(flows, [capacity * 10**12 for capacity in capacities])]
     order, numbers = list(range(len(flows))), list(range(5))
     chance.shuffle(order)
@@ -205,7 +229,6 @@ def test_what_a_link_keeps_count_of_is_the_sum_over_its_flows(capacities, flows)
             here = [(f, next(c for c in f.crossings if c.link == number)) for f in link.flows]
             assert link.used == sum(crossing.connections * crossing.share(f.rate) for f, crossing in here)
             assert link.connections == sum(crossing.connections for _, crossing in here)
-            assert link.weights == sum(crossing.connections * crossing.weight for _, crossing in here)
             assert set(link.limited) == {f for f in link.flows if f.slowest == number}
             assert link.used <= link.capacity
 

@@ -147,7 +147,7 @@ def dgx_a100_xml():
         )
 
     groups = [pci(f"0000:{a}1:00.0", half(a) + half(a + 1)) for a in range(0, 8, 2)]
-    return system(*groups, net_xml("mlx5_8", "0000:61:00.0", 100000))
+    return system(*groups, net_xml("mlx5_8", "0000:e1:00.0", 100000))
 
 
 def dgx_1_xml():
@@ -161,8 +161,8 @@ def dgx_1_xml():
 
     def pair(i):
         inner = "".join(gpu_xml(n, busid(n), 70, "0x1db5", links(n), "8 GT/s") for n in (i, i + 1))
-        inner += net_xml(f"mlx5_{i // 2}", f"0000:0{i}:01.0", 100000, link="8 GT/s")
-        return pci(f"0000:0{i}:00.0", inner, device="0x8764", speed="8 GT/s")
+        inner += net_xml(f"mlx5_{i // 2}", f"0000:f{i}:01.0", 100000, link="8 GT/s")
+        return pci(f"0000:f{i}:00.0", inner, device="0x8764", speed="8 GT/s")
 
     return system(pair(0) + pair(2), pair(4) + pair(6))
 

@@ -100,7 +100,8 @@ def test_other_mappings(tmp_path):
     def job(added, gpus=16):
         return loaded(import_megatron(LINE + added, "t", gpus=gpus), tmp_path)
 
-    assert job("--use-tp-pp-dp-mapping").grid.order == ("tensor", "pipeline", "data")
+    order = job("--use-tp-pp-dp-mapping").grid.order
+    assert [name for name in order if name in ("tensor", "pipeline", "data")] == ["tensor", "pipeline", "data"]
     assert job("--kv-channels 64").model.head_size == 64
     assert job("--group-query-attention").model.kv_heads == 1
     assert job("--num-query-groups 4").model.kv_heads == 16, "no grouped attention without the flag"
@@ -152,12 +153,17 @@ def test_the_environment_comes_before_the_script():
         ("echo hello", "^t: no command with --num-layers"),
         ("", "^t: the file is empty"),
         ("\x00\x7fELF", "is not text"),
-        (LINE, "^t: the number of GPUs is not given; expected --nnodes and --nproc_per_node of torchrun, or --gpus"),
+        (LINE, "^t: the number of GPUs is not given; expected --nnodes and --nproc_per_node of torchrun, .* or --gpus$"),
         ("torchrun --nproc_per_node 4 p.py " + LINE, "4 GPUs .--nproc_per_node. do not divide by --tensor-model-parallel-size 4 x .* multiples of 8"),
         ("torchrun --nproc_per_node gpu p.py " + LINE, "^t:1: --nproc_per_node: expected a whole number"),
         ("torchrun --nnodes 1:4 --nproc_per_node 8 p.py " + LINE, "^t:1: --nnodes: expected a whole number .* got '1:4'"),
         ("A=1\ntorchrun --nnodes $NODES --nproc_per_node 8 p.py " + LINE, r"^t:2: --nnodes: \$NODES is known only when the script runs"),
-        (LINE + "\n" + LINE, "^t: 2 training commands, on lines 1, 2; expected one"),
+        ("python p.py " + LINE + "\npython p.py " + LINE, "^t: 2 training commands, on lines 1, 2; expected one"),
+        (LINE + "\n" + LINE, "^t:2: a command begins with --num-layers: the line before does not continue"),
+        ("torchrun p.py --bf16 \\\n # all\n" + LINE, "^t:3: a command begins with --num-layers: .* no comment in between"),
+        ("torchrun p.py \\ \n" + LINE, "^t:1: the backslash at the end of the line is followed by a blank, so the line ends there"),
+        ("cat <<EOF\n" + LINE + "\nEOF\n", "^t:2: here-documents are not read; give the text of this one as a file"),
+        ("cat <<EOF\n" + LINE, "^t:1: the here-document that begins here has no line 'EOF' that ends it"),
     ],
 )
 def test_malformed_scripts_are_refused_with_their_line(text, message):
@@ -192,6 +198,50 @@ def test_wrong_options_are_refused_by_name(old, new, message):
     text = LINE.replace(old, new)
     with pytest.raises(InputError, match=message):
         import_megatron(text, "t", gpus=16)
+
+
+SCRIPT = "torchrun --nnodes 1 --nproc_per_node 8 p.py " + LINE
+
+
+@pytest.mark.parametrize(
+    "text, line",
+    [
+        ("echo \"" + SCRIPT + "\"\n" + SCRIPT, "layers: 24"),
+        ("CMD='" + SCRIPT + "'\necho $CMD\neval \"$CMD\"", "layers: 24"),
+        ("L=12\nsrun -N 1 bash -c \"cd x && " + SCRIPT.replace("24", "'$L'") + "\"", "layers: 12"),
+        ("ssh a \"bash -c '" + SCRIPT + "'\"", "layers: 24"),
+        ("A='--num-layers 24'\n" + SCRIPT.replace("--num-layers 24", '"$A"'), "layers: 24"),
+        ("L=12\nbash -c 'L=48; " + SCRIPT.replace("24", "$L") + "'", "layers: 48"),
+        ("cat > notes <<EOF\npython p.py --num-layers 9\nEOF\n" + SCRIPT, "layers: 24"),
+        ("L=${L:-24}\nH=$((L * 4))\n" + SCRIPT.replace("24", "$H"), "layers: 96"),
+        (SCRIPT.replace("--num-layers 24", "--num-\\\nlayers=\"24\""), "layers: 24"),
+        (SCRIPT + " # --num-layers 48", "layers: 24"),
+    ],
+)
+def test_odd_scripts_that_are_clear(text, line):
+    assert f"\n  {line} " in import_megatron(text, "t").text
+
+
+def test_what_is_not_clear_in_a_script_is_said():
+    text = f"L=24\nsource env.sh\nif [ $1 ]; then\n  L=48\nfi\n[ -z $2 ] && B=1\n{SCRIPT.replace('24', '$L')} $EXTRA --lr 1 $MORE --save $D --bf16 $LAST"
+    imported = import_megatron(text, "t")
+    assert "the script branches or loops (lines 3, 6): every assignment there is taken once, the last one counts (L, B)" in imported.notes
+    known = "known only when the script runs"
+    assert {
+        "source env.sh on line 2: other files are not read", f"$MORE: {known}", f"$D (after --save): {known}", f"$LAST (after --bf16): {known}",
+    } <= {*imported.unused}  # fmt: skip
+    assert any(word.startswith("$EXTRA") for word in imported.unused)
+
+
+def test_a_command_that_holds_itself_ends():
+    with pytest.raises(InputError, match="^t:2: a command in a command, again and again; allowed: 4 levels"):
+        import_megatron("X='a --num-layers 1 \"$X\"'\neval \"$X\"\n", "t")
+
+
+def test_a_variable_of_a_loop_is_not_what_it_was_before():
+    text = "TP=4\nfor TP in 1 2; do\n" + SCRIPT.replace("parallel-size 4", "parallel-size $TP") + "\ndone"
+    with pytest.raises(InputError, match=r"^t:3: --tensor-model-parallel-size: \$TP is known only when the script runs"):
+        import_megatron(text, "t")
 
 
 def test_wrong_calls():

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from clustersim.cluster.load import check_cluster
@@ -67,6 +69,49 @@ def test_nics_of_different_speed_take_the_lowest():
     assert "bandwidth: 200 Gb/s" in imported.text and any("NICs differ" in note for note in imported.notes)
 
 
+def test_uneven_uplinks_are_described_as_they_are():
+    def description(other):
+        text = samples.hgx_h100_xml()
+        begin = text.index("<nvlink", text.index('<gpu dev="7"'))
+        text = text[:begin] + other + text[text.index("</gpu>", begin) :]
+        return next(line for line in import_nccl_xml(text, "t").text.split("\n") if line.startswith("description"))
+
+    nine = '<nvlink target="0000:05:00.0" count="9" tclass="0x068000"/>'
+    assert "NVSwitch with 9 to 18 NVLinks a GPU" in description(nine)
+    assert "NVSwitch with 0 to 18 NVLinks a GPU" in description("")
+    assert "NVSwitch with 18 NVLinks a GPU" in description(nine + nine.replace("05", "06"))
+
+
+@pytest.mark.parametrize("speed", ['speed="0" ', 'speed="-1" ', ""])
+def test_a_speed_that_the_file_does_not_say_is_marked(speed):
+    text = samples.hgx_h100_xml().replace('speed="400000" ', speed)
+    imported = import_nccl_xml(text, "t")
+    (line,) = [line for line in imported.text.split("\n") if "10 Gb/s" in line]
+    assert "# assumed: the 10 Gb/s that NCCL takes" in line and "# <net speed>" not in imported.text
+    assert any("does not say the speed of mlx5_0, mlx5_1" in note for note in imported.notes)
+
+
+def test_why_a_nic_is_not_used():
+    def unused(*nics):
+        gpu = samples.gpu_xml(0, "0000:01:00.0", 80, "0x20b2", [])
+        named = [samples.net_xml(f"mlx5_{i}", f"0000:0{i + 2}:00.0", speed) for i, speed in enumerate(nics)]
+        imported = import_nccl_xml(samples.system(samples.pci("0000:11:00.0", gpu + "".join(named)), samples.net_xml("far", "0000:91:00.0")), "t")
+        return [word for word in imported.unused if word.startswith(("mlx5", "far"))]
+
+    assert unused(200000, 100000) == ["mlx5_1: others as near are faster", "far: no GPU has it as its nearest NIC"]
+    assert unused(200000, -1)[0] == "mlx5_1: others as near are faster"
+    assert unused(200000, 200000)[0] == "mlx5_1: the GPUs nearest to it have others as near"
+
+
+def test_a_pcie_speed_that_the_file_does_not_say_is_marked():
+    text = samples.hgx_h100_xml()
+    every = import_nccl_xml(re.sub(r' link_speed="[^"]*"', "", text), "t")
+    assert re.search(r"bandwidth: 63 GB/s +# assumed: PCIe 5.0 x16", every.text) and "<pci link_speed" not in every.text
+    assert any("the PCIe links have no speed" in note for note in every.notes)
+    wide = import_nccl_xml(text.replace(' link_width="16"', ""), "t")
+    assert any("16 lanes are assumed" in note for note in wide.notes) and wide.text == import_nccl_xml(text, "t").text
+
+
 def test_what_is_left_out_is_said():
     text = samples.hgx_h100_xml().replace("</gpu>", '<c2c bw="44712" count="5"/></gpu>', 1)
     text = text.replace('target="0000:05:00.0" count="4" tclass="0x068000"', 'target="0000:ff:00.0" count="4" tclass="0x030200"', 1)
@@ -80,10 +125,8 @@ def test_gpus_are_ordered_by_rank(tmp_path):
     text = text.replace('dev="0" sm="70" rank="0"', 'dev="0" sm="70" rank="x"').replace('rank="7"', 'rank="0"').replace('rank="x"', 'rank="7"')
     links = nvlinks(cluster_of(import_nccl_xml(text, "t"), tmp_path))
     assert links["gpu7", "gpu3"] == 50 * 10**9, "what was GPU 0 is GPU 7"
-    same = samples.dgx_1_xml()
-    for number in range(8):
-        same = same.replace(f'dev="{number}" sm="70" rank="{number}"', 'dev="0" sm="70" rank="0"')
-    assert any("order of the file" in note for note in import_nccl_xml(same, "t").notes)
+    bare = re.sub(r' rank="\d"', "", samples.dgx_1_xml()).replace('<gpu dev="3"', "<gpu")
+    assert any("order of the file" in note for note in import_nccl_xml(bare, "t").notes)
 
 
 def test_the_gpu_by_device_by_capability_by_option():
@@ -128,6 +171,10 @@ EXTERNAL = '<?xml version="1.0"?>\n<!DOCTYPE s [<!ENTITY x SYSTEM "file:///etc/p
         (GOOD.replace('link_width="16"', 'link_width="160"', 1), "<pci link_width>: expected a whole number from 0 to 32, got '160'"),
         (GOOD.replace('latency="0.000000"', 'latency="-1"', 1), "<net latency>: expected microseconds, got '-1'"),
         (GOOD.replace("0x8393", "0x8394", 1), "^t: holds 2 hosts"),
+        (GOOD.replace("0000:07:00.0", "0000:06:00.0"), "^t:12: <pci busid>: '0000:06:00.0' is that of line 4 too; expected each once"),
+        (GOOD.replace('rank="1"', 'rank="0"'), "^t:13: <gpu rank>: '0' is that of line 5 too"),
+        (GOOD.replace('<gpu dev="1"', '<gpu dev="0"'), "^t:13: <gpu dev>: '0' is that of line 5 too"),
+        (GOOD.replace('target="0000:0a:00.0"', 'target="0000:07:00.0"', 1), "^t:7: <nvlink target>: '0000:07:00.0' is that of line 6 too"),
     ],
 )
 def test_malformed_xml_is_refused_with_its_line(text, message):

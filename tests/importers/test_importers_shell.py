@@ -33,6 +33,27 @@ def words(text, **variables):
         ('X="a\\\n  b \\"c\\""\nx $X', [["x", "a", "b", '"c"']]),
         ("x ${U:-${V:-${W:-3}}}", [["x", "3"]]),
         ("\n\n", []),
+        ("--num-\\\nlayers 2\\\n4 \\\n --x", [["--num-layers", "24", "--x"]]),
+        ("a --x 1 # --y 2 'z\nb", [["a", "--x", "1"], ["b"]]),
+        ("a &> log --x && b >& log 2>/dev/null --y", [["a", "--x"], ["b", "--y"]]),
+        ("A=(b c)\nA+=d\nx $A ${A} \"${A[@]}\" ${A[1]}", [["x", "bd", "bd", "bd", "c", "${A[1]}"]]),
+        (": ${X:=7} ${Y=8}\nx $X$Y", [[":", "7", "8"], ["x", "78"]]),
+        ("X=\nx ${X-7} ${X:-a b} \"${X:-a b}\"", [["x", "a", "b", "a b"]]),
+        ("declare -i N=4\nexport -x M=5\nx $N $M", [["x", "4", "5"]]),
+        ("N=2\n((N *= 4))\n((M = N + 1)); let K=M*2\nx $N $M $K", [["let", "K=M*2"], ["x", "8", "9", "18"]]),
+        ("N=2\n((N++))\nx $N", [["x", "$N"]]),
+        ("N=2\n((N = N << 1))\nx $N", [["x", "$N"]]),
+        ("N=2\nread N M < file\nx $N", [["read", "N", "M"], ["x", "$N"]]),
+        ("N=2\neval \"N=4\"\nx $N", [["eval", "N=4"], ["x", "$N"]]),
+        ("N=2\nunset N\nx ${N}", [["unset", "N"], ["x", "$N"]]),
+        ("N=1\nfor N in 2 4; do x $N; done", [["for", "N", "in", "2", "4"], ["x", "$N"], ["done"]]),
+        ("for N in 2; do x $N; done", [["for", "N", "in", "2"], ["x", "2"], ["done"]]),
+        ("N=9; for ((N=0; N<4; N++)); do x $N; done", [["for"], ["x", "$N"], ["done"]]),
+        ("A=2 B=3\nx $((A*(B+1))) $(( ${A} * ${C:-8} )) $(((1-8)/2)) $((010))", [["x", "8", "16", "-3", "$((010))"]]),
+        ("x \"$(echo ')' \"b\")\" y", [["x", "$(echo ')' \"b\")", "y"]]),
+        ("cat > f <<EOF | y\n--a 'b\nEOF\nx <<'E O'\n$(\nE O\nz <<-E\n\tb\n\tE\nw <<< \"c\" v", [["cat"], ["y"], ["x"], ["z"], ["w", "v"]]),
+        ("N=2\nif ((N << 1)); then x $N; fi", [["if"], ["x", "2"], ["fi"]]),
+        ("[ -z $X ] && { N=1; }\nx $N", [["[", "-z", "$X", "]"], ["x", "1"]]),
     ],
 )
 def test_words(text, expected):
@@ -41,6 +62,18 @@ def test_words(text, expected):
 
 def test_given_variables_stay():
     assert words("X=1\nx $X", X="5") == [["x", "5"]]
+
+
+def test_what_runs_perhaps_is_told():
+    script = read_script("A=1\nif x; then\n B=2\nfi\nC=3\n[ y ] && D=4\nE=5\nz || {\n F=6\n}\nG=7\nfor H in 1 2; do I=9; done", "t")
+    assert (script.branches, script.branched) == ((2, 6, 12), ("B", "D", "F", "H", "I"))
+
+
+def test_defaults_hold_until_they_are_assigned():
+    def value(text):
+        return read_script(text, "t", defaults={"X": "5"}).commands[0][1].text
+
+    assert value("x $X") == "5" and value("X=1\nx $X") == "1"
 
 
 def test_a_word_keeps_the_line_it_was_written_on():
@@ -54,6 +87,9 @@ def test_a_word_keeps_the_line_it_was_written_on():
         ("a\nb 'c", "t:2: the ' that begins here is never closed"),
         ('a\n"c', 't:2: the " that begins here is never closed'),
         ("A=(b\nc", "t:1: the array that begins here has no closing"),
+        ("a\nb \\  \n c", "t:2: the backslash at the end of the line is followed by a blank"),
+        ("a \\\t\nb", "t:1: the backslash at the end of the line is followed by a blank"),
+        ("a\ncat <<EOF\nb\n EOF", "t:2: the here-document that begins here has no line 'EOF' that ends it"),
         ("a ${b", "t:1: the ${ that begins here is never closed"),
         ("A=aaaaaaaaaaaaaaaaaaaa\n" + "A=$A$A\n" * 30, "expands to too much"),
         ("A=(a b)\n" + 'A=("${A[@]}" "${A[@]}")\n' * 30, "expands to too much"),

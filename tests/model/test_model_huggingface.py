@@ -1,11 +1,13 @@
 """Hugging Face config files: totals as the model cards publish them, and what is refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from clustersim.errors import InputError
 from clustersim.model.huggingface import load_config
+from clustersim.model.presets import preset
 
 LLAMA3_8B = {
     "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -16,7 +18,61 @@ GPT2 = {
     "model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None, "n_positions": 1024, "n_ctx": 1024,
     "vocab_size": 50257, "activation_function": "gelu_new",
 }  # fmt: skip
+QWEN3_MOE = {
+    "model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4,
+    "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8,
+    "decoder_sparse_step": 1, "mlp_only_layers": [], "hidden_act": "silu", "vocab_size": 151936, "attention_bias": False,
+    "max_position_embeddings": 40960, "tie_word_embeddings": False,
+}  # fmt: skip
+DEEPSEEK_V3 = {
+    "model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128,
+    "num_key_value_heads": 128, "intermediate_size": 18432, "moe_intermediate_size": 2048, "n_routed_experts": 256,
+    "n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4, "first_k_dense_replace": 3,
+    "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64, "v_head_dim": 128, "hidden_act": "silu", "vocab_size": 129280, "attention_bias": False,
+    "tie_word_embeddings": False, "max_position_embeddings": 163840,
+    "rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096},
+}  # fmt: skip
+MIXTRAL_8X22B = {
+    "model_type": "mixtral", "hidden_size": 6144, "num_hidden_layers": 56, "num_attention_heads": 48, "num_key_value_heads": 8,
+    "intermediate_size": 16384, "num_local_experts": 8, "num_experts_per_tok": 2, "hidden_act": "silu", "vocab_size": 32000,
+    "max_position_embeddings": 65536, "tie_word_embeddings": False, "sliding_window": None,
+}  # fmt: skip
 PUBLISHED = {
+    # Totals of mixtures: the tensors of the published weights, without what predicts a second token.
+    "mixtral-8x7b": (
+        {"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+         "num_key_value_heads": 8, "intermediate_size": 14336, "num_local_experts": 8, "num_experts_per_tok": 2,
+         "hidden_act": "silu", "vocab_size": 32000, "max_position_embeddings": 32768, "tie_word_embeddings": False},
+        46_702_792_704,
+    ),
+    "mixtral-8x22b": (MIXTRAL_8X22B, 140_620_634_112),
+    "mixtral-8x22b-instruct": ({**MIXTRAL_8X22B, "vocab_size": 32768}, 140_630_071_296),
+    "qwen3-30b-a3b": (QWEN3_MOE, 30_532_122_624),
+    "qwen3-235b-a22b": (
+        {**QWEN3_MOE, "hidden_size": 4096, "num_hidden_layers": 94, "num_attention_heads": 64, "intermediate_size": 12288,
+         "moe_intermediate_size": 1536},
+        235_093_634_560,
+    ),
+    "deepseek-v2-lite": (
+        {**DEEPSEEK_V3, "model_type": "deepseek_v2", "hidden_size": 2048, "num_hidden_layers": 27, "num_attention_heads": 16,
+         "num_key_value_heads": 16, "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 64,
+         "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "q_lora_rank": None,
+         "vocab_size": 102400},
+        15_706_484_224,
+    ),
+    "deepseek-v2": (
+        {**DEEPSEEK_V3, "model_type": "deepseek_v2", "hidden_size": 5120, "num_hidden_layers": 60, "intermediate_size": 12288,
+         "moe_intermediate_size": 1536, "n_routed_experts": 160, "n_shared_experts": 2, "num_experts_per_tok": 6,
+         "first_k_dense_replace": 1, "vocab_size": 102400},
+        235_741_434_880,
+    ),
+    "deepseek-v3": (DEEPSEEK_V3, 671_026_419_200),
+    "kimi-k2": (
+        {**DEEPSEEK_V3, "model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64,
+         "n_routed_experts": 384, "first_k_dense_replace": 1, "vocab_size": 163840},
+        1_026_408_232_448,
+    ),
     "llama3-8b": (LLAMA3_8B, 8_030_261_248),
     "gpt2": (GPT2, 124_439_808),
     "opt-125m": (
@@ -215,10 +271,10 @@ def test_missing_key_of_the_text_part_is_named_with_its_line(write):
         ("attention_bias", 1, "expected true or false, got 1"),
         ("model_type", 3, "expected a name, got 3"),
         ("text_config", 3, "expected a mapping, got 3"),
-        ("num_local_experts", 8, "mixture-of-experts is not supported yet; allowed: 1, got 8"),
-        ("num_experts", 128, "mixture-of-experts is not supported yet; allowed: 1, got 128"),
-        ("n_routed_experts", 256, "mixture-of-experts is not supported yet; allowed: 1, got 256"),
-        ("kv_lora_rank", 512, "multi-head latent attention is not supported yet"),
+        ("num_local_experts", 8, "a mixture of experts is supported for model_type mixtral, qwen3_moe, deepseek_v2,"),
+        ("num_experts", 128, "a mixture of experts is supported for model_type mixtral, qwen3_moe, deepseek_v2,"),
+        ("n_routed_experts", 256, "a mixture of experts is supported for model_type mixtral, qwen3_moe, deepseek_v2,"),
+        ("kv_lora_rank", 512, "multi-head latent attention is supported for model_type deepseek_v2, deepseek_v3, kimi_k2 alone"),
         ("is_encoder_decoder", True, "encoder-decoder models are not supported"),
         ("word_embed_proj_dim", 512, "a projected embedding is not supported; allowed: the hidden size (4096), got 512"),
     ],
@@ -234,6 +290,100 @@ def test_wrong_value_is_refused_at_its_line(write, key, value, problem):
     message = str(caught.value)
     assert "\n" not in message
     assert message.startswith(f"{path}:{line}: {key}: {problem}")
+
+
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "mixtral-8x22b", "qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3"])
+def test_preset_of_a_mixture_is_its_file(write, name):
+    loaded = load_config(write(PUBLISHED[name][0], f"{name}.json"))
+    known = preset(name)
+    assert replace(loaded, sequence=known.sequence) == known
+
+
+def test_length_before_stretching_of_deepseek(write):
+    assert load_config(write(DEEPSEEK_V3)).sequence == 4096
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        ({}, list(range(8))),
+        ({"decoder_sparse_step": 2}, [1, 3, 5, 7]),
+        ({"decoder_sparse_step": 3}, [2, 5]),
+        ({"mlp_only_layers": [0, 1]}, [2, 3, 4, 5, 6, 7]),
+        ({"mlp_only_layers": [1], "decoder_sparse_step": 2}, [3, 5, 7]),
+        ({"mlp_only_layers": [0, 1, 2, 3, 4, 5, 6]}, [7]),
+        ({"mlp_only_layers": list(range(8))}, []),
+        ({"num_experts": 0}, []),
+    ],
+)
+def test_layers_with_experts_of_qwen(write, changes, expected):
+    model = load_config(write({**QWEN3_MOE, "num_hidden_layers": 8, **changes}))
+    assert [layer for layer in range(8) if model.is_moe(layer)] == expected
+    assert model.moe_layers == len(expected)
+
+
+@pytest.mark.parametrize("first, every, expected", [(3, 1, [3, 4, 5, 6, 7]), (0, 3, [0, 3, 6]), (1, 3, [3, 6]), (8, 1, []), (9, 1, [])])
+def test_layers_with_experts_of_deepseek(write, first, every, expected):
+    changes = {"num_hidden_layers": 8, "first_k_dense_replace": first, "moe_layer_freq": every}
+    model = load_config(write({**DEEPSEEK_V3, **changes}))
+    assert [layer for layer in range(8) if model.is_moe(layer)] == expected
+
+
+def test_multimodal_file_around_a_mixture(write):
+    assert load_config(write({"model_type": "kimi_k25", "text_config": DEEPSEEK_V3})).parameters == 671_026_419_200
+
+
+@pytest.mark.parametrize(
+    "base, key, value, problem",
+    [
+        (QWEN3_MOE, "num_experts_per_tok", 129, "expected at most num_experts (128), got 129"),
+        (QWEN3_MOE, "num_experts_per_tok", 0, "expected a whole number from 1 to 100,000, got 0"),
+        (QWEN3_MOE, "num_experts", -1, "expected a whole number from 0 to 100,000, got -1"),
+        (QWEN3_MOE, "num_experts", "many", "expected a whole number, got 'many'"),
+        (QWEN3_MOE, "moe_intermediate_size", 0, "expected a whole number from 1 to 100,000,000, got 0"),
+        (QWEN3_MOE, "decoder_sparse_step", 0, "expected a whole number from 1 to 100,000, got 0"),
+        (QWEN3_MOE, "mlp_only_layers", [5], "expected layers with experts at one distance up to the last"),
+        (QWEN3_MOE, "mlp_only_layers", [47], "expected layers with experts at one distance up to the last"),
+        (QWEN3_MOE, "mlp_only_layers", ["5"], "expected a list of layers, counted from 0, got a list"),
+        (QWEN3_MOE, "mlp_only_layers", 5, "expected a list of layers, counted from 0, got 5"),
+        (MIXTRAL_8X22B, "num_experts_per_tok", 9, "expected at most num_local_experts (8), got 9"),
+        (DEEPSEEK_V3, "first_k_dense_replace", -1, "expected a whole number from 0 to 100,000, got -1"),
+        (DEEPSEEK_V3, "moe_layer_freq", [0, 1], "expected a whole number, got a list"),
+        (DEEPSEEK_V3, "n_shared_experts", -1, "expected a whole number from 0 to 100,000, got -1"),
+        (DEEPSEEK_V3, "attention_bias", True, "latent attention with biases is not supported; allowed: false, got True"),
+        (DEEPSEEK_V3, "kv_lora_rank", 0, "expected a whole number from 1 to 100,000,000, got 0"),
+        (DEEPSEEK_V3, "q_lora_rank", -1, "expected a whole number from 1 to 100,000,000, got -1"),
+        (DEEPSEEK_V3, "v_head_dim", 1.5, "expected a whole number, got 1.5"),
+    ],
+)
+def test_wrong_value_of_a_mixture_is_refused_at_its_line(write, base, key, value, problem):
+    path = write({**base, key: value})
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(f"{path}:{2 + list(base).index(key)}: {key}: {problem}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "base, key",
+    [
+        (MIXTRAL_8X22B, "num_local_experts"),
+        (MIXTRAL_8X22B, "num_experts_per_tok"),
+        (QWEN3_MOE, "num_experts"),
+        (QWEN3_MOE, "moe_intermediate_size"),
+        (DEEPSEEK_V3, "n_routed_experts"),
+        (DEEPSEEK_V3, "first_k_dense_replace"),
+        (DEEPSEEK_V3, "kv_lora_rank"),
+        (DEEPSEEK_V3, "qk_nope_head_dim"),
+        (DEEPSEEK_V3, "qk_rope_head_dim"),
+        (DEEPSEEK_V3, "v_head_dim"),
+    ],
+)
+def test_missing_key_of_a_mixture_is_named(write, base, key):
+    path = write(without(base, key))
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path}: key '{key}' is missing"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"hidden_size": 1, "hidden_size": 2}', "7"])

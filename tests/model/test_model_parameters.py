@@ -156,4 +156,6 @@ def test_a_vocabulary_that_does_not_divide_leaves_the_larger_part():
 def test_the_pieces_of_one_rank_are_the_whole(name):
     model = preset(name)
     rank = parameters_per_rank(model, 1)
-    assert model.layers * rank.layer + rank.embedding + rank.final_norm + rank.head == model.parameters
+    dense, moe = model.layers - model.moe_layers, model.moe_layers
+    layers = dense * rank.layer + moe * (rank.moe_layer + rank.experts)
+    assert layers + rank.embedding + rank.final_norm + rank.head == model.parameters

@@ -9,7 +9,7 @@ from clustersim.plots.density import coverage, stack, strips
 from clustersim.plots.layout import Boxes, Row
 from clustersim.plots.panel import MAX_POLYGONS, Scale, rectangles, split_by_width
 from clustersim.plots.placing import Bands, lanes, number_fits, place_rows, thin_labels
-from clustersim.plots.style import IDLE, SHADED_KINDS, STYLES, ink_on, luminance, rgb, shades, style
+from clustersim.plots.style import IDLE, MEMORY_STYLES, SHADED_KINDS, STYLES, ink_on, luminance, rgb, shades, style
 
 # Machado, Oliveira and Fernandes 2009, full severity, on linear RGB.
 SIGHT = {
@@ -60,6 +60,20 @@ def test_no_kind_looks_idle_and_numbers_stand_out(kind):
         assert np.linalg.norm(lab(shade) - lab(rgb(IDLE))) >= 20
         lower, upper = sorted((luminance(shade), luminance(rgb(ink_on(shade)))))
         assert (upper + 0.05) / (lower + 0.05) >= 3
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_kinds_of_memory_differ_for_every_sight(sight):
+    for one, other in combinations(MEMORY_STYLES.values(), 2):
+        assert np.linalg.norm(lab(rgb(one.colour), sight) - lab(rgb(other.colour), sight)) >= 15, (one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("weights", "gradients"), ("gradients", "optimizer"), ("optimizer", "buffers"), ("optimizer", "activations"), ("buffers", "activations")],
+)
+def test_kinds_of_memory_that_lie_on_one_another_differ_in_grey(one, other):
+    assert abs(lab(rgb(MEMORY_STYLES[one].colour))[0] - lab(rgb(MEMORY_STYLES[other].colour))[0]) >= 12
 
 
 def test_shades_differ_where_they_mean_something():

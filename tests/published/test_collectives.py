@@ -44,10 +44,17 @@ def test_two_nodes_of_h100_over_efa():
 
 
 def test_two_dgx_1_over_roce(tmp_path):
-    # Two 100 Gb/s ports a node and not the four of the preset.
     text = (Path(__file__).parents[2] / "topologies" / "dgx-1-v100.yaml").read_text(encoding="utf-8")
-    assert "nics: 4" in text and "nic_of_gpu: [0, 0, 1, 1, 2, 2, 3, 3]" in text
-    text = text.replace("nics: 4", "nics: 2").replace("nic_of_gpu: [0, 0, 1, 1, 2, 2, 3, 3]", "nic_of_gpu: [0, 0, 0, 0, 1, 1, 1, 1]")
+    changes = {
+        # Two 100 Gb/s ports a node and not the four of the preset.
+        "nics: 4 ": "nics: 2 ",
+        "nic_of_gpu: [0, 0, 1, 1, 2, 2, 3, 3]": "nic_of_gpu: [0, 0, 0, 0, 1, 1, 1, 1]",
+        # RoCE and not InfiniBand: `ib_write_bw` between these machines reached 92.40 Gb/s (the same document, before NCCL ran).
+        "efficiency: 0.96 ": "efficiency: 0.924 ",
+    }
+    for old, new in changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
     (tmp_path / "two-ports.yaml").write_text(text, encoding="utf-8")
-    # A noisy run: at 2 MB it took three times as long as at 4 MB; that point alone is 12 of the 22 %.
-    assert mean_error(str(tmp_path / "two-ports.yaml"), "DGX-1 V100 2 nodes", "all_reduce") < 0.22
+    # A noisy run: 2 MB took longer than 4 MB, and twice as long as in place; that point alone is 12 of the 18 %.
+    assert mean_error(str(tmp_path / "two-ports.yaml"), "DGX-1 V100 2 nodes", "all_reduce") < 0.19

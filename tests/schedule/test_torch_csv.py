@@ -175,7 +175,8 @@ def test_no_progress():
         ("0F" + "9" * 5000, f"x.csv:1, column 1: '0F{'9' * 54}... has too high a micro-batch; allowed: 0 to 999,999"),
         (
             "(0F0;0F1)OVERLAP_F_B",
-            "x.csv:1, column 1: '(0F0;0F1)OVERLAP_F_B' is no pair of a forward and a full backward; allowed: F first, then B, as in (0F4;7B3)OVERLAP_F_B",
+            "x.csv:1, column 1: '(0F0;0F1)OVERLAP_F_B' is no pair of a forward and a full backward;"
+            " allowed: F first, then B, as in (0F4;7B3)OVERLAP_F_B",
         ),
         (
             "(0F0)OVERLAP_F_B",
@@ -192,8 +193,8 @@ def test_what_is_refused(text, message):
 
 
 @pytest.mark.parametrize(
-    "cell", ["rank", "0f0", "F0", "0F-1", "-1F0", "0F0.0", "0F 0", "0F0B0", "0SEND0", "\u0661F0", "0F\u00b2", "\0", "0F0;0B0", "0F0\t0B0", "(", "()",
-             "((0F0;0B0)OVERLAP_F_B;0B0)OVERLAP_F_B", "(0F0;0B0)", "=1+1", "None", "NaN", "'0F0'", '0"F0"'],
+    "cell", ["rank", "0f0", "F0", "0F-1", "-1F0", "0F0.0", "0F 0", "0F0B0", "0SEND0", "\u0661F0", "0F\u00b2", "\0", "0F0;0B0", "0F0\t0B0",
+             "(", "()", "((0F0;0B0)OVERLAP_F_B;0B0)OVERLAP_F_B", "(0F0;0B0)", "=1+1", "None", "NaN", "'0F0'", '0"F0"'],
 )  # fmt: skip
 def test_what_is_no_action(cell):
     quoted = f'"{cell.replace(chr(34), chr(34) * 2)}"'
@@ -281,7 +282,8 @@ def test_torch_reads_what_is_written(seed, tmp_path):
         runtime = _PipelineScheduleRuntime([TorchStage(schedule)], schedule.micro_batches)
         runtime._load_csv(path, format=kind)
         if kind == "compute_comms":
-            assert [" ".join(map(str, row)) for row in runtime.pipeline_order_with_comms.values()] == [" ".join(map(str, row)) for row in rows]
+            theirs = runtime.pipeline_order_with_comms.values()
+            assert [" ".join(map(str, row)) for row in theirs] == [" ".join(map(str, row)) for row in rows]
             runtime._simulate()
         else:  # what torch adds to it passes here
             runtime._dump_csv(path)

@@ -68,16 +68,16 @@ def test_the_examples_of_the_module():
         ("1F1,0F0,(1F0;0B0)OVERLAP_F_B,0F1,1B0,1B1,0B1", [
             "rank 0, position 0: 1F1: deadlock: 1F1 on rank 0 waits for 0F1 on rank 0, which comes after 1F1"]),
         ("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0", [
-            "rank 0, position 1: 0B0: deadlock: 0B0 on rank 0 waits for 1B0 on rank 1, which comes after 1F1, which waits for 0F1 on rank 0,"
-            " which comes after 0B0"]),
+            "rank 0, position 1: 0B0: deadlock: 0B0 on rank 0 waits for 1B0 on rank 1, which comes after 1F1,"
+            " which waits for 0F1 on rank 0, which comes after 0B0"]),
         ("0F1,0F0,0B0,0B1\n2F0,1F1,1F0,1B0,2B0,1B1,2F1,2B1\n3F0,3F1,3B0,3B1", [
             "rank 1, position 0: 2F0: deadlock: 2F0 on rank 1 waits for 1F0 on rank 1, which comes after 2F0"]),
         # The lowest rank of the cycle, not the lowest that stands still
         ("0F0,0B0\n1F0,1B0\n3F0,2F0,2B0,3B0", [
             "rank 2, position 0: 3F0: deadlock: 3F0 on rank 2 waits for 2F0 on rank 2, which comes after 3F0"]),
         ("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1\n2F1,2B1,2F0,2B0", [
-            "rank 1, position 1: 1B0: deadlock: 1B0 on rank 1 waits for 2B0 on rank 2, which comes after 2F1, which waits for 1F1 on rank 1,"
-            " which comes after 1B0"]),
+            "rank 1, position 1: 1B0: deadlock: 1B0 on rank 1 waits for 2B0 on rank 2, which comes after 2F1,"
+            " which waits for 1F1 on rank 1, which comes after 1B0"]),
     ],
 )  # fmt: skip
 def test_compute(text, expected):
@@ -94,8 +94,9 @@ FORWARD_BACKWARD = "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"
         ("0SEND_F0,", "", ["rank 1, position 0: 1RECV_F0: nobody sends it; needed: 0SEND_F0 on rank 0"]),
         ("1RECV_F0,", "", ["rank 0, position 1: 0SEND_F0: nobody receives it; needed: 1RECV_F0 on rank 1",
                            "rank 1, position 0: 1F0: its input does not arrive; needed: 1RECV_F0 before it"]),
-        ("1SEND_B0", "1SEND_F0", ["rank 0, position 2: 0RECV_B0: nobody sends it; needed: 1SEND_B0 on rank 1",
-                                  "rank 1, position 3: 1SEND_F0: stage 1 has no neighbour on that side; allowed: messages between neighbouring stages"]),
+        ("1SEND_B0", "1SEND_F0", [
+            "rank 0, position 2: 0RECV_B0: nobody sends it; needed: 1SEND_B0 on rank 1",
+            "rank 1, position 3: 1SEND_F0: stage 1 has no neighbour on that side; allowed: messages between neighbouring stages"]),
         ("0SEND_F0", "1SEND_B0", ["rank 0, position 1: 1SEND_B0: stage 1 is on rank 1 and on rank 0; allowed: each stage on one rank",
                                   "rank 1, position 0: 1RECV_F0: nobody sends it; needed: 0SEND_F0 on rank 0"]),
         ("0F0,0SEND_F0", "0SEND_F0,0F0", ["rank 0, position 0: 0SEND_F0: comes before 0F0; allowed: after it"]),
@@ -151,8 +152,8 @@ def test_a_long_cycle_is_told_in_part():
     ring = [f"{rank + p}F0,{rank}F0,{rank + p}B0,{rank}B0" for rank in range(p)]
     (fault,) = told("\n".join(ring))
     # Rank 0 waits for the last stage of the first round, each of these ranks for the one before it.
-    expected = "rank 0, position 0: 40F0: deadlock: 40F0 on rank 0 waits for 39F0 on rank 39, which comes after 79F0, which waits for 78F0 on rank 38"
-    assert fault.startswith(expected) and "which ... 24 more waits ..., which" in fault
+    expected = "deadlock: 40F0 on rank 0 waits for 39F0 on rank 39, which comes after 79F0, which waits for 78F0 on rank 38"
+    assert fault.startswith(f"rank 0, position 0: 40F0: {expected}") and "which ... 24 more waits ..., which" in fault
     assert fault.endswith("which waits for 40F0 on rank 0") and fault.count("waits for") == 16
 
 
@@ -317,13 +318,11 @@ def test_messages_in_another_order_have_a_fault_when_they_block(seed, changes):
     assert (faults(rows) == []) == blocking_run(schedule, rows)
 
 
-@given(st.integers(0, 10**6), st.integers(1, 4))
-def test_broken_communication_is_told(seed, changes):
+@given(st.integers(0, 10**6))
+def test_broken_communication_is_told(seed):
     schedule, dice = random_schedule(seed), random.Random(seed)
-    before = rows = with_communication(schedule)
-    for _ in range(changes):
-        if all(rows):
-            rows = changed(dice, rows)
+    before = with_communication(schedule)
+    rows = changed(dice, before)
     if Counter(step for row in rows for step in row) != Counter(step for row in before for step in row):
         assert faults(rows)
     assert faults(rows) == faults(rows)

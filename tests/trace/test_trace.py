@@ -106,6 +106,13 @@ def test_a_folder_that_is_no_run_is_named(tmp_path, run, content):
         read_trace(tmp_path)
 
 
+def test_a_table_without_its_columns_is_named(tmp_path, run):
+    write_run(run, tmp_path)
+    run.trace.memory.drop(columns="what").to_parquet(tmp_path / "memory.parquet", index=False)
+    with pytest.raises(InputError, match="memory.parquet: columns missing: what"):
+        read_trace(tmp_path)
+
+
 def test_rates_that_meet_on_a_link_are_added(run):
     import numpy as np
 

@@ -1,0 +1,37 @@
+"""Memory over time, from the changes in a trace.
+
+>>> changes = pd.DataFrame({"rank": 0, "time_ps": [0, 2, 5, 5], "bytes": [10, 7, -7, 4], "what": ["weights", *["buffers"] * 3]})
+>>> timeline(changes, 0).to_dict("list"), peaks(changes)
+({'weights': [10, 10, 10], 'buffers': [0, 7, 4]}, {0: 17})
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from clustersim.program.kinds import MEMORY
+
+
+def timeline(memory: pd.DataFrame, rank: int) -> pd.DataFrame:
+    """Bytes that a rank holds, a column per kind, from each ``time_ps`` (the index) on. Changes of one instant count together."""
+    mine = memory[memory["rank"] == rank]
+    changes = mine.groupby(["time_ps", mine["what"].astype(str)])["bytes"].sum().unstack(fill_value=0)
+    kinds = [kind for kind in MEMORY if kind in changes] + sorted(set(changes) - set(MEMORY))
+    return changes[kinds].rename_axis(columns=None).cumsum()
+
+
+def peaks(memory: pd.DataFrame) -> dict[int, int]:
+    """By rank, the most bytes held at a time: what is freed at an instant is gone before anything is added."""
+    at_once = memory.groupby(["rank", "time_ps"], sort=True)["bytes"].sum()
+    return {int(rank): int(held.cumsum().max()) for rank, held in at_once.groupby(level="rank")}
+
+
+def fullest_rank(peak_of: dict[int, int]) -> int:
+    """The rank with the highest peak, the first of several."""
+    return min(peak_of, key=lambda rank: (-peak_of[rank], rank))
+
+
+def at_peak(memory: pd.DataFrame, rank: int) -> dict[str, int]:
+    """Bytes by kind when the rank holds most, at the first such time."""
+    held = timeline(memory, rank)
+    return held.loc[held.sum(axis=1).idxmax()].to_dict()
