@@ -32,7 +32,7 @@ from clustersim.model.load import load_model
 from clustersim.model.memory import PRECISIONS
 from clustersim.model.spec import Model
 from clustersim.program.grid import Grid
-from clustersim.read_grid import MAX_GPUS, PARALLEL_KEYS, degrees_text, read_grid, with_shards
+from clustersim.read_grid import MAX_GPUS, PARALLEL_KEYS, check_experts, degrees_text, read_grid, with_shards
 from clustersim.read_strategy import OF_ONE_STRATEGY, read_strategy, schedule_of
 from clustersim.schedule.actions import Schedule
 from clustersim.schedule.strategy import Strategy, stage_layers
@@ -129,6 +129,9 @@ def parse(read: Document, near: Path) -> Experiment:
     if sequence is None:
         batch.error("sequence", f"missing, and model {model.name} names no sequence length; expected a number of tokens")
     grid = read_grid(top)
+    check_experts(top, grid, model)
+    if sequence % grid.context:
+        top.document.error("parallel.context", f"{grid.context} does not divide a sequence of {sequence} tokens; allowed: a divisor")
     cluster = _read_cluster(top, grid, near)
     precision = top.choice("precision", PRECISIONS, "bf16" if "bf16" in cluster.gpu.peak_flop_s else "fp16")
     _check_tensor(top, grid, cluster, model)

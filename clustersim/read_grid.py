@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from clustersim.cluster.spec import Cluster
 from clustersim.document import Section
+from clustersim.model.spec import Model
 from clustersim.program.grid import DEFAULT_ORDER, Grid
 from clustersim.schedule.strategy import Strategy
 
@@ -31,6 +32,14 @@ def read_grid(top: Section) -> Grid:
     if grid.ranks > MAX_GPUS:
         top.error("parallel", f"{degrees_text(grid)} = {grid.ranks:,} GPUs; allowed: at most {MAX_GPUS:,}")
     return grid
+
+
+def check_experts(top: Section, grid: Grid, model: Model) -> None:
+    """InputError when the experts do not divide over the ranks."""
+    if grid.expert > 1 and not model.experts:
+        top.document.error("parallel.expert", f"{grid.expert}, but {model.name} has no experts; allowed: 1")
+    if model.experts and model.experts % grid.expert:
+        top.document.error("parallel.expert", f"{grid.expert} does not divide the {model.experts} experts of {model.name}; allowed: a divisor")
 
 
 def degrees_text(grid: Grid) -> str:

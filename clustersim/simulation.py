@@ -102,5 +102,7 @@ def _facts(experiment: Experiment, program: Program) -> StepFacts:
         link_kinds=dict(zip(links.names, links.kinds, strict=True)),
         link_capacities_bytes_s=dict(zip(links.names, links.capacities_bytes_s, strict=True)),
         link_bytes=dict(zip(links.names, program.link_bytes(), strict=True)),
+        steps=experiment.schedule.steps,
+        passes=experiment.schedule.passes,
         link_multiplicity=dict(zip(links.names, links.multiplicity, strict=True)),
     )

@@ -10,15 +10,18 @@ from clustersim.program.kinds import COMMUNICATION, COMPUTE
 from clustersim.trace.trace import Trace
 
 
-def rank_times(trace: Trace) -> pd.DataFrame:
-    """A row per rank, all in ps: compute, communication, hidden and exposed communication, idle, wait.
+def rank_times(trace: Trace, window: tuple[int, int] | None = None) -> pd.DataFrame:
+    """A row per rank, all in ps: compute, communication, hidden and exposed communication, idle, wait, inside the window.
+
+    The window is the whole trace when none is given.
 
     ``communication_ps`` is the time with any transfer of the rank under way; ``exposed_ps`` the part without compute;
     ``idle_ps`` the rest of the step; ``wait_ps`` the part of idle in which the rank was ready to communicate and a peer was not.
     """
-    ops, makespan = trace.ops, trace.makespan_ps
-    start, end = ops["start_ps"].to_numpy(), ops["end_ps"].to_numpy()
-    ready = start - ops["wait_ps"].to_numpy()
+    ops = trace.ops
+    begin, finish = window or (0, trace.makespan_ps)
+    times = ops["start_ps"].to_numpy(), ops["end_ps"].to_numpy(), ops["start_ps"].to_numpy() - ops["wait_ps"].to_numpy()
+    start, end, ready = (np.clip(one, begin, finish) for one in times)
     kind = ops["kind"].astype(str).to_numpy()
     computes, communicates = np.isin(kind, COMPUTE), np.isin(kind, list(COMMUNICATION))
     rows = []
@@ -28,12 +31,12 @@ def rank_times(trace: Trace) -> pd.DataFrame:
         communication = union(start[talking], end[talking])
         busy = union(np.concatenate([compute.start, communication.start]), np.concatenate([compute.end, communication.end]))
         wait = difference(union(ready[talking], start[talking]), busy)
-        rows.append((rank, *_lengths(compute, communication, busy, makespan), length(wait)))
+        rows.append((rank, *_lengths(compute, communication, busy, finish - begin), length(wait)))
     columns = ["rank", "compute_ps", "communication_ps", "hidden_ps", "exposed_ps", "idle_ps", "wait_ps"]
     return pd.DataFrame(rows, columns=columns, dtype=np.int64)
 
 
-def _lengths(compute: Intervals, communication: Intervals, busy: Intervals, makespan: int) -> tuple[int, ...]:
+def _lengths(compute: Intervals, communication: Intervals, busy: Intervals, window_ps: int) -> tuple[int, ...]:
     exposed = length(busy) - length(compute)
     total = length(communication)
-    return length(compute), total, total - exposed, exposed, makespan - length(busy)
+    return length(compute), total, total - exposed, exposed, window_ps - length(busy)

@@ -10,18 +10,21 @@ import pandas as pd
 
 from clustersim.analysis.memory import at_peak, fullest_rank, peaks
 from clustersim.analysis.ranks import rank_times
+from clustersim.analysis.steps import steady_window
 from clustersim.program.kinds import COMMUNICATION
 from clustersim.trace.trace import Trace
 
 _PS = 1e-12
+_TIMES = ["compute_ps", "communication_ps", "hidden_ps", "exposed_ps", "idle_ps", "wait_ps"]
 
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What the trace does not hold: for how many ranks of the job each simulated rank stands;
+    """What the trace does not hold: for how many ranks of the job each simulated rank stands, and the sizes of the work.
 
     ``tokens``, model and hardware FLOP of one step (full attention); the peak of one GPU in FLOP/s, None where times are
-    given and not computed; usable bytes of one GPU; for each link in the trace its kind, its capacity, the payload that crosses it, and for how many it stands.
+    given and not computed; usable bytes of one GPU; for each link in the trace its kind, its capacity, the payload that
+    crosses it, and for how many it stands; ``steps`` in the trace, and the ``passes`` (micro-batches, or slices) of each.
     """
 
     multiplicity: dict[int, int]
@@ -34,6 +37,8 @@ class StepFacts:
     link_capacities_bytes_s: dict[str, int]
     link_bytes: dict[str, int]
     link_multiplicity: dict[str, int]
+    steps: int = 1
+    passes: int = 1
 
     @property
     def ranks(self) -> int:
@@ -45,11 +50,15 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
     """The summary; per-rank figures are means over ranks, ``per_rank`` has their least, median and greatest.
 
     ``overlap`` averages over the ranks that communicate and is None when none does. ``bubble_of_ideal`` is the mean bubble
-    over the mean compute. ``communication_bytes`` is what all ranks of the job send.
+    over the mean compute. ``communication_bytes`` is what all ranks of the job send. Of several steps the figures are those of the
+    mean step after the first.
     """
-    step_ps = trace.makespan_ps
+    begin, end = steady_window(trace.ops, facts.steps, facts.passes)
+    times = rank_times(trace, (begin, end))
+    counted = max(1, facts.steps - 1)
+    step_ps = (end - begin) / counted
     step_s = step_ps * _PS
-    times = rank_times(trace)
+    times[_TIMES] = times[_TIMES] / counted
     peak_of = peaks(trace.memory)
     fullest = fullest_rank(peak_of)
     stands_for = times["rank"].map(facts.multiplicity).to_numpy()
@@ -92,7 +101,7 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
             "memory_at_peak_bytes": at_peak(trace.memory, fullest),
             "gpu_memory_bytes": facts.memory_bytes,
             "fits": peak_of[fullest] <= facts.memory_bytes,
-            "communication_bytes": communication_bytes(trace.ops, facts.multiplicity),
+            "communication_bytes": _by_step(communication_bytes(trace.ops, facts.multiplicity), facts.steps),
             "links": _links(link_totals(trace, facts)),
             "ranks": facts.ranks,
             "simulated_ranks": len(times),
@@ -101,6 +110,10 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
             "per_rank": {name: _spread(column) for name, column in by_rank.items()},
         }
     )
+
+
+def _by_step(totals: dict[str, int], steps: int) -> dict[str, int]:
+    return {name: round(total / steps) for name, total in totals.items()}
 
 
 def communication_bytes(ops: pd.DataFrame, multiplicity: dict[int, int]) -> dict[str, int]:

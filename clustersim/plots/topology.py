@@ -1,4 +1,4 @@
-"""A picture of a cluster: its levels as rows, links as wide as their capacity, a few nodes for all of them.
+"""A picture of a cluster: its levels as rows, links wider with their capacity (thinner where many cross), some nodes for all.
 
 Torus and dragonfly, which have no levels, show one node and beside it the routers.
 """
@@ -17,7 +17,8 @@ from clustersim.cluster.describe import describe
 from clustersim.cluster.meshes import Dragonfly, Torus
 from clustersim.cluster.spec import Cluster
 from clustersim.errors import InputError
-from clustersim.plots.sketch import Sketch, arc_depth, level_sketch, plural, router_sketch
+from clustersim.plots.routers import router_sketch
+from clustersim.plots.sketch import Sketch, arc_depth, level_sketch, plural
 from clustersim.plots.style import FAINT_INK, INK
 from clustersim.trace.files import write_whole
 
@@ -123,11 +124,12 @@ def _looks(sketches: Sequence[Sketch]) -> Looks:
     kinds = list(LINK_COLOURS)
     counts = Counter(link for sketch in sketches for link in sketch.drawn())
     over = Counter(link for sketch in sketches if sketch.dense for link in sketch.drawn())
+    over.update(sketch.links[frozenset(ends)] for sketch in sketches for ends in sketch.flat())  # arcs lie closer together
     capacities = sorted({capacity for _, capacity in counts})
     looks = {}
     for kind, capacity in sorted(counts, key=lambda link: (kinds.index(link[0]), -link[1])):
         most = max(count for link, count in over.items() if link[0] == kind) if over else 0
-        width = min(1.0, max(0.35, 80 / (most or 1))) * _width(capacity, capacities)  # in order within a kind
+        width = min(1.0, max(0.3, 80 / (most or 1))) * _width(capacity, capacities)  # in order within a kind
         alpha = min(0.9, max(0.45, 40 / (over[kind, capacity] or 1)))
         looks[kind, capacity] = {"color": LINK_COLOURS[kind], "linewidth": width, "alpha": alpha}
     return looks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clustersim.experiment import Experiment, FixedCost
 from clustersim.model.flops import head_forward_flops, layer_forward_flops
-from clustersim.model.memory import state_bytes
-from clustersim.program.costs import Block, Costs, Segments, fixed_layer, head_segments, layer_segments, overlapped
+from clustersim.model.memory import dispatch_bytes, state_bytes
+from clustersim.program.costs import Block, Costs, Names, Segments, fixed_layer, head_segments, layer_segments, overlapped
 from clustersim.program.instantiate import instantiate
 from clustersim.program.lower import lower
 from clustersim.program.memory import memory_sizes, rank_layer_parameters, rank_parameters
@@ -43,10 +43,13 @@ def build_costs(experiment: Experiment) -> Costs:
         )
     gpu = experiment.cluster.gpu
     flop_s = gpu.peak_flop_s[experiment.precision] * (1.0 if cost == "peak" else gpu.efficiency)
-    layer = layer_segments(_blocks(experiment), experiment.recompute, flop_s, experiment.strategy.keep_recomputed)
+    of_kind = {
+        moe: _with_async(layer_segments(_blocks(experiment, moe), experiment.recompute, flop_s, experiment.strategy.keep_recomputed), experiment)
+        for moe in (False, True)
+    }
     head = head_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence) / _parts(experiment)
     return Costs(
-        layers=(_with_async(layer, experiment),) * layers,
+        layers=tuple(of_kind[experiment.model.is_moe(number)] for number in range(layers)),
         head=head_segments(head, flop_s),
         optimizer_ps=() if cost == "peak" else tuple(_optimizer_ps(experiment, rank) for rank in range(experiment.schedule.ranks)),
     )
@@ -57,24 +60,32 @@ def _parts(experiment: Experiment) -> int:
     return experiment.grid.tensor * experiment.grid.context * experiment.schedule.slices
 
 
-def _blocks(experiment: Experiment) -> list[Block]:
-    """The attention and the MLP of one rank, with the collectives around them.
+def _blocks(experiment: Experiment, moe: bool) -> list[Block]:
+    """The attention and the MLP (of a mixture: router and shared experts, then the routed ones) of a rank, with their collectives.
 
     Tensor parallelism reduces behind each block and, in the backward, at its entry (arXiv 1909.08053); with sequence parallelism the
     reduction leaves each rank its part, which the next block gathers (arXiv 2205.05198). Context ranks pass keys and values
-    around beside the attention, in the backward their gradients too (ring attention, arXiv 2310.01889).
+    around beside the attention, in the backward their gradients too (ring attention, arXiv 2310.01889). Expert parallelism sends
+    each token to the ranks of its experts and back (GShard, arXiv 2006.16668).
     """
-    layer = layer_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence)
+    layer = layer_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence, moe=moe)
     parts, grid = _parts(experiment), experiment.grid
-    enter, leave = ("", ""), ("", "")
+    enter: tuple[Names, Names] = ((), ())
+    leave: tuple[Names, Names] = ((), ())
     if grid.tensor > 1:
-        enter, leave = ("", "all_reduce"), ("all_reduce", "")
+        enter, leave = ((), ("all_reduce",)), (("all_reduce",), ())
         if experiment.sequence_parallel:
-            enter, leave = ("all_gather", "reduce_scatter"), ("reduce_scatter", "all_gather")
-    beside = (("pass_keys",), ("pass_keys", "return_gradients")) if grid.context > 1 else ((), ())
+            enter, leave = (("all_gather",), ("reduce_scatter",)), (("reduce_scatter",), ("all_gather",))
+    beside: tuple[Names, Names] = (("pass_keys",), ("pass_keys", "return_gradients")) if grid.context > 1 else ((), ())
+    attention = Block("attention", layer.attention / parts, layer.attention_core / parts, enter, leave, beside)
+    if not moe:
+        return [attention, Block("mlp", layer.mlp / parts, 0.0, enter, leave)]
+    sent: Names = ("dispatch",) if grid.expert > 1 else ()
+    back = ((*sent, *leave[0]), (*leave[1], *sent))
     return [
-        Block("attention", layer.attention / parts, layer.attention_core / parts, enter, leave, beside),
-        Block("mlp", layer.mlp / parts, 0.0, enter, leave),
+        attention,
+        Block("mlp", layer.mlp / parts, 0.0, enter),
+        Block("experts", layer.experts / parts, 0.0, (sent, sent), back),
     ]
 
 
@@ -86,10 +97,10 @@ def _with_async(layer: dict[str, Segments], experiment: Experiment) -> dict[str,
 
 def _optimizer_ps(experiment: Experiment, rank: int) -> int:
     """Adam reads the gradient and its state, and writes the state and the weights: their bytes at the bandwidth of the memory."""
-    state, parameters = state_bytes(experiment.precision), rank_parameters(experiment, rank)
+    state, (dense, experts) = state_bytes(experiment.precision), rank_parameters(experiment, rank)
     if experiment.strategy.partition != "none":
-        parameters = -(-parameters // experiment.grid.shards)
-    moved = parameters * (state.gradients + 2 * state.optimizer + state.weights)
+        dense, experts = -(-dense // experiment.grid.shards), -(-experts // experiment.grid.size("expert_data"))
+    moved = (dense + experts) * (state.gradients + 2 * state.optimizer + state.weights)
     return to_ps(moved / experiment.cluster.gpu.memory_bandwidth_bytes_s)
 
 
@@ -106,10 +117,16 @@ def build_traffic(experiment: Experiment) -> Traffic:
     inner = {name: Inner("tensor", "tensor", name, activation) for name in _TENSOR}
     inner["pass_keys"] = Inner("context", "context", "all_gather", keys)
     inner["return_gradients"] = Inner("context", "context", "reduce_scatter", keys)
+    if grid.expert > 1:
+        tokens = dispatch_bytes(model, experiment.micro_batch, experiment.sequence, experiment.precision)
+        own = divided * (grid.tensor if experiment.sequence_parallel else 1)
+        inner["dispatch"] = Inner("expert", "expert", "all_to_all", -(-tokens // own))
+    dense, experts = zip(*rank_layer_parameters(experiment), strict=True)
     part = experiment.sequence_parallel or experiment.strategy.scatter_gather
     return Traffic(
         message_bytes=-(-activation // grid.tensor) if part else activation,
-        layer_bytes=tuple(element * count for count in rank_layer_parameters(experiment)),
+        layer_bytes=tuple(element * count for count in dense),
+        expert_bytes=tuple(element * count for count in experts),
         inner=inner,
         gathered="all_gather" if part and grid.tensor > 1 and not experiment.sequence_parallel else None,
     )

@@ -9,6 +9,9 @@ from typing import NamedTuple
 from clustersim.units import to_ps
 
 
+Names = tuple[str, ...]
+
+
 class Segment(NamedTuple):
     """Compute without a break on one rank, and the names of the collectives that go before it, beside it, and after it."""
 
@@ -27,16 +30,16 @@ Segments = tuple[Segment, ...]
 class Block(NamedTuple):
     """A part of a layer: its forward FLOPs on one rank, and of these those without weights (the core of the attention).
 
-    ``enter`` and ``leave`` are collectives before and behind it in the forward, with what they are in the backward, where they
-    change places; ``beside`` those beside its forward, and its backward.
+    ``enter`` and ``leave`` are the collectives before and behind it in the forward, and what they are in the backward, where the
+    two change places; ``beside`` those beside its forward, and its backward.
     """
 
     part: str
     flops: float
     core: float = 0.0
-    enter: tuple[str, str] = ("", "")
-    leave: tuple[str, str] = ("", "")
-    beside: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    enter: tuple[Names, Names] = ((), ())
+    leave: tuple[Names, Names] = ((), ())
+    beside: tuple[Names, Names] = ((), ())
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,9 @@ class Costs:
     optimizer_ps: tuple[int, ...] = ()
 
     def segments(self, kind: str, layer: int) -> Segments:
-        """Of an action F, B, I or W through one layer; the last has the logits and the loss behind or before it."""
+        """Of an action F, B, I or W through one layer; the backward of the last begins with the logits and the loss."""
         own = self.layers[layer][kind]
-        if layer < len(self.layers) - 1:
-            return own
-        return own + self.head[kind] if kind == "F" else self.head[kind] + own
+        return own if layer < len(self.layers) - 1 else self.head[kind] + own
 
 
 def fixed_layer(forward_s: float, backward_s: float, input_s: float, weight_s: float, halves: bool) -> dict[str, Segments]:
@@ -110,18 +111,24 @@ def layer_segments(blocks: Sequence[Block], recompute: str, flop_s: float, kept:
 
 
 def head_segments(flops: float, flop_s: float) -> dict[str, Segments]:
-    """The logits and the loss, from their forward FLOPs on one rank."""
-    kinds = {"F": ("forward", 1), "B": ("backward", 2), "I": ("input", 1), "W": ("weight", 1)}
+    """The logits and the loss, from their forward FLOPs on one rank.
+
+    They run with the backward, so that one micro-batch's logits are there at a time.
+
+    >>> [[s.kind for s in segments] for segments in head_segments(1.0, 1e12).values()]
+    [[], ['forward', 'backward'], ['forward', 'input'], ['weight']]
+    """
+    kinds = {"F": (), "B": (("forward", 1), ("backward", 2)), "I": (("forward", 1), ("input", 1)), "W": (("weight", 1),)}
     return {
-        letter: (Segment(kind, "head", to_ps(times * flops / flop_s), times * flops),) if flops else ()
-        for letter, (kind, times) in kinds.items()
+        letter: tuple(Segment(kind, "head", to_ps(times * flops / flop_s), times * flops) for kind, times in segments if flops)
+        for letter, segments in kinds.items()
     }
 
 
 def _forward(blocks: Sequence[Block], kind: str, flop_s: float) -> Segments:
     return _joined(
         [
-            Segment(kind, block.part, to_ps(block.flops / flop_s), block.flops, _named(block.enter[0]), block.beside[0], _named(block.leave[0]))
+            Segment(kind, block.part, to_ps(block.flops / flop_s), block.flops, block.enter[0], block.beside[0], block.leave[0])
             for block in blocks
         ],
         flop_s,
@@ -131,15 +138,11 @@ def _forward(blocks: Sequence[Block], kind: str, flop_s: float) -> Segments:
 def _backward(blocks: Sequence[tuple[Block, float]], kind: str, flop_s: float) -> Segments:
     return _joined(
         [
-            Segment(kind, block.part, to_ps(flops / flop_s), flops, _named(block.leave[1]), block.beside[1], _named(block.enter[1]))
+            Segment(kind, block.part, to_ps(flops / flop_s), flops, block.leave[1], block.beside[1], block.enter[1])
             for block, flops in reversed(blocks)
         ],
         flop_s,
     )
-
-
-def _named(name: str) -> tuple[str, ...]:
-    return (name,) if name else ()
 
 
 def _joined(segments: Sequence[Segment], flop_s: float) -> Segments:

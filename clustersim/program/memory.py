@@ -19,32 +19,39 @@ def memory_sizes(experiment: Experiment) -> Sizes:
     def of_a_pass(size_bytes: int) -> int:
         return -(-size_bytes // (experiment.schedule.slices * experiment.grid.context))
 
+    parallel = experiment.sequence_parallel
+    kept = {moe: of_a_pass(layer_activation_bytes(*shape, recompute, precision, parallel, moe)) for moe in (False, True)}
+    working = {
+        moe: of_a_pass(layer_working_bytes(*shape, precision, parallel, moe)) if recompute == "full" else 0 for moe in (False, True)
+    }
     return Sizes(
         state=[_state(experiment, rank) for rank in range(experiment.schedule.ranks)],
-        kept_bytes=of_a_pass(layer_activation_bytes(*shape, recompute, precision)),
-        working_bytes=of_a_pass(layer_working_bytes(*shape, precision)) if recompute == "full" else 0,
+        kept_bytes=tuple(kept[experiment.model.is_moe(layer)] for layer in range(experiment.model.layers)),
+        working_bytes=tuple(working[experiment.model.is_moe(layer)] for layer in range(experiment.model.layers)),
         head_bytes=of_a_pass(head_activation_bytes(*shape, precision)),
     )
 
 
-def rank_layer_parameters(experiment: Experiment) -> list[int]:
-    """Parameters that one tensor rank holds with each layer.
+def rank_layer_parameters(experiment: Experiment) -> list[tuple[int, int]]:
+    """Parameters that one tensor rank holds with each layer, and of its routed experts.
 
     A tied output matrix is held a second time where the last layer is not on the rank of the first.
     """
-    piece = parameters_per_rank(experiment.model, experiment.grid.tensor)
-    counts = [piece.layer] * experiment.model.layers
+    model = experiment.model
+    piece = parameters_per_rank(model, experiment.grid.tensor, experiment.grid.expert)
+    counts = [piece.moe_layer if model.is_moe(layer) else piece.layer for layer in range(model.layers)]
     counts[0] += piece.embedding
     tied_copy = piece.tokens if experiment.model.tied and experiment.grid.pipeline > 1 else 0
     counts[-1] += piece.final_norm + piece.head + tied_copy
-    return counts
+    return [(count, piece.experts if model.is_moe(layer) else 0) for layer, count in enumerate(counts)]
 
 
-def rank_parameters(experiment: Experiment, rank: int) -> int:
-    """Parameters that a tensor rank of a pipeline rank holds, both copies of the model where there are two."""
+def rank_parameters(experiment: Experiment, rank: int) -> tuple[int, int]:
+    """Parameters that a tensor rank of a pipeline rank holds, and of routed experts; both copies of the model where there are two."""
     counts, schedule = rank_layer_parameters(experiment), experiment.schedule
     stages = [stage % schedule.stages for stage, place in enumerate(schedule.placement) if place == rank]
-    return sum(counts[layer] for stage in stages for layer in experiment.stage_layers[stage])
+    held = [counts[layer] for stage in stages for layer in experiment.stage_layers[stage]]
+    return sum(dense for dense, _ in held), sum(experts for _, experts in held)
 
 
 def _state(experiment: Experiment, rank: int) -> dict[str, int]:
@@ -54,11 +61,12 @@ def _state(experiment: Experiment, rank: int) -> dict[str, int]:
     data-parallel ranks; whole layers are then held only in buffers. Where steps run into each other without a flush, a second
     version of the weights is kept (PipeDream-2BW, arXiv 2006.09503).
     """
-    partition, state, parameters = experiment.strategy.partition, state_bytes(experiment.precision), rank_parameters(experiment, rank)
+    partition, state, (dense, experts) = experiment.strategy.partition, state_bytes(experiment.precision), rank_parameters(experiment, rank)
 
     def divided(per_parameter: int, *partitions: str) -> int:
-        size = per_parameter * parameters
-        return -(-size // experiment.grid.shards) if partition in partitions else size
+        if partition not in partitions:
+            return per_parameter * (dense + experts)
+        return -(-per_parameter * dense // experiment.grid.shards) - (-per_parameter * experts // experiment.grid.size("expert_data"))
 
     return {
         "weights": divided(state.weights * (1 if experiment.schedule.flushes else 2), "parameters"),

@@ -19,13 +19,14 @@ _HEAD = PART_CODE["head"]
 class Sizes:
     """Bytes on one rank. By pipeline rank ``state``: kinds that stay for the whole step.
 
-    Of one pass (a micro-batch, or a slice of one): ``kept_bytes`` of a layer from its forward to the end of its backward,
-    ``working_bytes`` of the layer whose backward runs, computed again, and ``head_bytes`` of the logits and the loss.
+    Of one pass (a micro-batch, or a slice of one), by layer: ``kept_bytes`` from its forward to the end of its backward,
+    ``working_bytes`` of the layer whose backward runs, computed again, and ``head_bytes`` of the logits and the loss, which run
+    with the backward.
     """
 
     state: Sequence[Mapping[str, int]]
-    kept_bytes: int
-    working_bytes: int
+    kept_bytes: Sequence[int]
+    working_bytes: Sequence[int]
     head_bytes: int
 
 
@@ -39,29 +40,36 @@ def add_memory(template: Template, rank: int, work: Sequence[Work], sizes: Sizes
     >>> template = Template()
     >>> ops = [template.op(0, "compute", kind, 0, 0, 0) for kind in ("forward", "input", "weight")]
     >>> work = [Work(Item(Action(kind, 0, 0), 0, True, True, op, op), (op,), op, op, (op,)) for kind, op in zip("FIW", ops)]
-    >>> add_memory(template, 0, work, Sizes([{"weights": 100}], 7, 0, 0), layers=2)
+    >>> add_memory(template, 0, work, Sizes([{"weights": 100}], [7, 7], [0, 0], 0), layers=2)
     >>> [(held.begin, held.end, held.size_bytes) for held in template.held]
     [(-1, -1, 100), (0, 2, 7)]
     """
     for what, size in sizes.state[rank].items():
         template.hold(rank, what, size)
     forwards: dict[tuple[int, int, int], Work] = {}  # whose backward has not ended
+    heads: dict[tuple[int, int, int], int] = {}  # the op that made the logits
     for one in work:
         kind, stage, micro_batch = one.item.action
         key = stage, micro_batch, one.item.layer
         if kind == "F":
             forwards[key] = one
             continue
-        if sizes.working_bytes:
-            template.hold(rank, "activations", sizes.working_bytes, _first_of_layer(template, one), one.compute)
+        if sizes.working_bytes[one.item.layer]:
+            template.hold(rank, "activations", sizes.working_bytes[one.item.layer], _first_of_layer(template, one), one.compute)
+        if kind != "W" and one.item.layer == layers - 1:
+            heads[key] = one.first
         if kind in "BW":
-            forward = forwards.pop(key)
-            template.hold(rank, "activations", sizes.kept_bytes, forward.first, one.compute)
-            if one.item.layer == layers - 1:
-                # The head is the last of the forward and the first of the backward; without ops of its own it counts with the layer.
-                template.hold(rank, "activations", sizes.head_bytes, forward.compute, one.first)
+            template.hold(rank, "activations", sizes.kept_bytes[one.item.layer], forwards.pop(key).first, one.compute)
+            if key in heads:
+                # The logits stay until the weights of the head have their gradient.
+                template.hold(rank, "activations", sizes.head_bytes, heads.pop(key), _last_of_head(template, one))
 
 
 def _first_of_layer(template: Template, work: Work) -> int:
     """The first compute op of a backward behind that of the head."""
     return next(op for op in range(work.first, work.compute + 1) if template.activity[op] < 0 and template.part[op] != _HEAD)
+
+
+def _last_of_head(template: Template, work: Work) -> int:
+    """The last op of the head in a backward; the first of all where the head has no op of its own."""
+    return max((op for op in range(work.first, work.compute + 1) if template.part[op] == _HEAD), default=work.first)

@@ -16,7 +16,8 @@ from clustersim.cluster.meshes import Dragonfly
 from clustersim.errors import InputError
 from clustersim.plots import sketch as sketches
 from clustersim.plots import topology
-from clustersim.plots.sketch import level_sketch, router_sketch
+from clustersim.plots.routers import router_sketch
+from clustersim.plots.sketch import level_sketch
 from clustersim.plots.topology import draw_topology
 
 REAL = [name for name in presets.names("topologies") if name != "ideal"]
