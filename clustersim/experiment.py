@@ -149,7 +149,7 @@ def parse(read: Document, near: Path) -> Experiment:
     _check_passes(read, model.layers, micro_batches * steps, copies=1)
     strategy, given = read_strategy(top, near)
     grid = with_shards(top, grid, cluster, strategy)
-    collectives = top.choice("collectives", ("auto", *ALGORITHMS), "multi-ring")
+    collectives = top.choice("collectives", ("auto", *ALGORITHMS), "auto")
     schedule = schedule_of(read, strategy, given, model.layers, grid.pipeline, micro_batches, steps)
     return Experiment(
         model=model,

@@ -50,12 +50,11 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
     """The summary; per-rank figures are means over ranks, ``per_rank`` has their least, median and greatest.
 
     ``overlap`` averages over the ranks that communicate and is None when none does. ``bubble_of_ideal`` is the mean bubble
-    over the mean compute. ``communication_bytes`` is what all ranks of the job send. Of several steps the figures are those of the
-    mean step after the first.
+    over the mean compute. ``communication_bytes`` is what all ranks of the job send. Of several steps the figures are
+    means over those in between (:mod:`clustersim.analysis.steps`).
     """
-    begin, end = steady_window(trace.ops, facts.steps, facts.passes)
+    begin, end, counted = steady_window(trace.ops, facts.steps, facts.passes)
     times = rank_times(trace, (begin, end))
-    counted = max(1, facts.steps - 1)
     step_ps = (end - begin) / counted
     step_s = step_ps * _PS
     times[_TIMES] = times[_TIMES] / counted

@@ -125,12 +125,15 @@ def algorithms_for(op: str, layout: Layout) -> tuple[str, ...]:
 
 
 def able(op: str, algorithm: str, layout: Layout) -> str:
-    """The algorithm, or ``multi-ring`` where it does not do the operation for such a group.
+    """The algorithm, or ``multi-ring`` where it does not do the operation for such a group; an all-to-all is always direct.
 
-    >>> able("all_gather", "tree", flat(4)), able("all_reduce", "tree", flat(4))
-    ('multi-ring', 'tree')
+    >>> able("all_gather", "tree", flat(4)), able("all_reduce", "tree", flat(4)), able("all_to_all", "tree", flat(4))
+    ('multi-ring', 'tree', 'direct')
     """
-    return algorithm if op == "send" or algorithm in algorithms_for(op, layout) else "multi-ring"
+    if op == "send":
+        return algorithm
+    known = algorithms_for(op, layout)
+    return next(name for name in (algorithm, "multi-ring", "direct") if name in known)
 
 
 def _shape(layout: Layout) -> str:

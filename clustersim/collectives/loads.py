@@ -18,6 +18,9 @@ Carried = dict[int, Fraction]
 """By link, the share of the payload that crosses it."""
 
 
+_MOST_DIRECT = 256
+
+
 class Hop(NamedTuple):
     """Messages of one kind in a phase: the latency of their route, the kind of its slowest part, how many members send one."""
 
@@ -142,9 +145,16 @@ def alone_ps(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, pa
 def fastest_algorithm(cluster: Cluster, group: Sequence[int], op: str, payload_bytes: int) -> str:
     """Of the algorithms that the cluster's library has, the one with the least time alone, the first of equal ones.
 
-    Where it has none for this operation and group, of all.
+    Where it has none for this operation and group, of all; in large groups ``direct``, whose messages grow with the square of the
+    members, only where there is no other.
     """
+    if cluster.ideal:
+        return able(op, "multi-ring", flat(len(group)))
     known = algorithms_for(op, lay_out(cluster, group))
     own = [name for name in cluster.algorithms if name in known]
     candidates = own or [name for name in ALGORITHMS if name in known]
+    if len(group) > _MOST_DIRECT and len(candidates) > 1:
+        candidates = [name for name in candidates if name != "direct"]
+    if len(candidates) == 1:
+        return candidates[0]
     return min(candidates, key=lambda name: alone_ps(cluster, group, op, name, payload_bytes))

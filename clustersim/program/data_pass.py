@@ -144,7 +144,7 @@ def _add_reductions(
         template.dependencies += [(update, op) for op in ops]
         ops = [update]
     if parallel.grid.copies > 1 and parallel.strategy.partition in ("optimizer", "gradients"):
-        _gather_updated(template, parallel, rank, work, sorted(last_of_layer.values()), ops)
+        _gather_updated(template, parallel, rank, work, [run for _, run in sorted(last_of_layer.items())], ops)
 
 
 def _buckets(parallel: DataParallel, work: Sequence[Work], complete: Sequence[_Run]) -> list[list[_Run]]:
@@ -217,7 +217,7 @@ def _reduce_with_twin(template: Template, parallel: DataParallel, rank: int, ite
 def _gather_updated(
     template: Template, parallel: DataParallel, rank: int, work: Sequence[Work], last: Sequence[_Run], before: Sequence[int]
 ) -> None:
-    """Each layer's new parameters, which the next step waits for.
+    """Each layer's new parameters, first those that the next step needs first; it waits for them.
 
     The update needs the norm of all gradients, so that none leaves before the last reduction.
     """

@@ -17,6 +17,7 @@ model: {{layers: {LAYERS}, hidden: {HIDDEN}, heads: 16, vocab: {VOCAB}}}
 cluster: dgx-a100
 parallel: {parallel}
 strategy: {strategy}
+collectives: multi-ring
 batch: {{global: {MICRO * m * data}, micro: {MICRO}, sequence: {SEQUENCE}}}
 recompute: {recompute}
 """,

@@ -13,7 +13,7 @@ from tests.helpers import parsed, simulated
 TIMES = ["stream", "kind", "stage", "layer", "micro_batch", "start_ps", "end_ps", "wait_ps", "bytes"]
 
 
-def text(cluster, tensor, data, pipeline, strategy, m=3, order="[tensor, data, pipeline]", precision="fp16"):
+def text(cluster, tensor, data, pipeline, strategy, m=3, order="[tensor, data, pipeline]", precision="fp16", collectives="multi-ring"):
     return f"""
 model: {{layers: {2 * pipeline}, hidden: 2048, heads: 16}}
 cluster: {cluster}
@@ -21,6 +21,7 @@ parallel: {{pipeline: {pipeline}, tensor: {tensor}, data: {data}, order: {order}
 strategy: {strategy}
 batch: {{global: {m * data}, micro: 1, sequence: 512}}
 precision: {precision}
+collectives: {collectives}
 """
 
 
@@ -73,11 +74,12 @@ def test_alike_copies_are_simulated_once_with_the_same_result(cluster, tensor, d
     overlap=st.booleans(),
     m=st.integers(1, 4),
     order=st.permutations(["tensor", "data", "pipeline"]),
+    collectives=st.sampled_from(["multi-ring", "auto"]),
 )
-@example("pcie-ethernet", 2, 6, 2, "mpp", "none", True, 2, ["data", "pipeline", "tensor"])  # flows of unequal weight on a link
-def test_any_small_job_folds_exactly(cluster, tensor, data, pipeline, name, partition, overlap, m, order):
+@example("pcie-ethernet", 2, 6, 2, "mpp", "none", True, 2, ["data", "pipeline", "tensor"], "multi-ring")  # flows of unequal weight on a link
+def test_any_small_job_folds_exactly(cluster, tensor, data, pipeline, name, partition, overlap, m, order, collectives):
     strategy = f"{{name: {name}, partition: {partition}, overlap: {str(overlap).lower()}}}"
-    check(text(cluster, tensor, data, pipeline, strategy, m, order=f"[{', '.join(order)}]"))
+    check(text(cluster, tensor, data, pipeline, strategy, m, order=f"[{', '.join(order)}]", collectives=collectives))
 
 
 def test_multiplicities_add_up_to_the_job():
