@@ -11,14 +11,14 @@ from clustersim.schedule import torch_csv
 from clustersim.schedule.actions import Schedule
 from clustersim.schedule.catalogue import ORDERS
 from clustersim.schedule.placements import PLACEMENTS
-from clustersim.schedule.strategy import PARTITIONS, RECEIVES, SENDS, TIMINGS, Strategy
+from clustersim.schedule.strategy import OFFLOADS, PARTITIONS, RECEIVES, SENDS, TIMINGS, Strategy
 from clustersim.schedule.validator import checked
 
 OF_ONE_STRATEGY = ("placement", "order", "timing", "chunks", "group", "slices", "stages")
 """Keys that another strategy does not take over."""
 STRATEGY_KEYS = (
-    "name", *OF_ONE_STRATEGY, "partition", "partition_group", "overlap", "bucket", "prefetch", "scatter_gather", "async_tensor", "sends",
-    "receives", "keep_recomputed",
+    "name", *OF_ONE_STRATEGY, "partition", "partition_group", "overlap", "bucket", "prefetch", "scatter_gather", "async_tensor", "offload",
+    "sends", "receives", "keep_recomputed",
 )  # fmt: skip
 FILE_SUFFIX = ".csv"
 
@@ -62,6 +62,7 @@ def _with_options(section: Section, preset: Strategy) -> Strategy:
         prefetch=section.integer("prefetch", preset.prefetch, minimum=0, maximum=10**6),
         scatter_gather=section.boolean("scatter_gather", preset.scatter_gather),
         async_tensor=section.boolean("async_tensor", preset.async_tensor),
+        offload=section.choice("offload", OFFLOADS, preset.offload),
         sends=section.choice("sends", SENDS, preset.sends),
         receives=section.choice("receives", RECEIVES, preset.receives),
         keep_recomputed=section.boolean("keep_recomputed", preset.keep_recomputed),

@@ -163,6 +163,20 @@ class Cluster:
         links += [(first_b + link, share) for link, share in enter.links]
         return Route(tuple(links), leave.latency_ps + between.latency_ps + enter.latency_ps)
 
+    def host_route(self, gpu: int, out: bool) -> Route:
+        """The links from a GPU to the nearest host's memory, or (not ``out``) back; none if ``ideal``. InputError where it has none."""
+        if self.ideal:
+            return NO_LINKS
+        copy, local = divmod(self._checked(gpu), self._gpus_per_copy)
+        name, hosts = self.gpu_names_of_copy[local], [device for device, kind in self.devices if kind == "host"]
+        found = [self._paths.route(name, host) if out else self._paths.route(host, name) for host in hosts]
+        ways = [way for way in found if way is not None]
+        if not ways:
+            raise InputError(f"cluster {self.name}: {self.device_of(gpu)} has no way {'to' if out else 'from'} a host, to whose memory it would offload")
+        near = min(ways, key=lambda way: len(way.links))
+        first = copy * len(self.node_links) + self._fabric_links
+        return Route(tuple((first + link, share) for link, share in near.links), near.latency_ps)
+
     def graph(self) -> networkx.DiGraph:
         """All devices and links, built anew: nodes with ``kind``, edges with ``id, kind, bandwidth_bytes_s,
         capacity_bytes_s, latency_ps``."""

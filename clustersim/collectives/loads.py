@@ -18,6 +18,7 @@ Carried = dict[int, Fraction]
 """By link, the share of the payload that crosses it."""
 
 
+HOST_OPS = ("offload", "fetch")
 _MOST_DIRECT = 256
 
 
@@ -66,8 +67,12 @@ def lay_phases(
 ) -> list[LaidPhase]:
     """The phases of a collective of ``group`` (GPU numbers). ``flow`` numbers what one pair sends for different ends, for hashed routes.
 
+    A group of one GPU can ``offload`` to its host's memory, and ``fetch`` back.
+
     When the algorithm cannot do it: ``multi-ring``, if ``or_ring``, else ValueError.
     """
+    if op in HOST_OPS:
+        return [_lay_host(cluster, group[0], op)]
     layout = flat(len(group)) if op == "send" else lay_out(cluster, group)
     if or_ring:
         algorithm = able(op, algorithm, layout)
@@ -96,6 +101,13 @@ def _lay(cluster: Cluster, group: Sequence[int], phase: Phase, flow: int) -> Lai
         by_member.append(own)
     pace = Pace(phase.steps, phase.turns, tuple(sorted(Hop(*hop, count) for hop, count in hops.items())))
     return LaidPhase(pace, tuple(by_member), total, phase.occupancy, {link: part for link, part in parts.items() if part != ONE})
+
+
+def _lay_host(cluster: Cluster, gpu: int, op: str) -> LaidPhase:
+    route = cluster.host_route(gpu, out=op == "offload")
+    carried = dict(route.links)
+    pace = Pace(1, False, (Hop(route.latency_ps, _kind(cluster, route.links), 1),))
+    return LaidPhase(pace, (carried,), carried, ONE, {link: part for link, part in route.links if part != ONE})
 
 
 def _kind(cluster: Cluster, links: tuple[tuple[int, Fraction], ...]) -> str:

@@ -30,7 +30,7 @@ MERGE_ABOVE = 16
 
 COMPUTE = "compute"
 COMMUNICATION = "communication"
-_FAMILIES = (COMPUTE, "tensor", "data", "offload", "send", "recv")
+_FAMILIES = (COMPUTE, "tensor", "context", "expert", "data", "offload", "fetch", "send", "recv")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from clustersim.program.lower import lower
 from clustersim.program.memory import memory_sizes, rank_layer_parameters, rank_parameters
 from clustersim.program.program import Program
 from clustersim.program.traffic import Inner, Traffic
+from clustersim.schedule.strategy import OPTIMIZER_AWAY
 from clustersim.units import to_ps
 
 _TENSOR = ("all_reduce", "all_gather", "reduce_scatter")
@@ -51,7 +52,7 @@ def build_costs(experiment: Experiment) -> Costs:
     return Costs(
         layers=tuple(of_kind[experiment.model.is_moe(number)] for number in range(layers)),
         head=head_segments(head, flop_s),
-        optimizer_ps=() if cost == "peak" else tuple(_optimizer_ps(experiment, rank) for rank in range(experiment.schedule.ranks)),
+        optimizer_ps=() if cost == "peak" or experiment.strategy.offload in OPTIMIZER_AWAY else tuple(_optimizer_ps(experiment, rank) for rank in range(experiment.schedule.ranks)),
     )
 
 

@@ -19,7 +19,7 @@ from clustersim.program.kinds import KIND_CODE
 from clustersim.program.template import Exchange, Template
 from clustersim.program.traffic import Traffic
 from clustersim.schedule.actions import Schedule
-from clustersim.schedule.strategy import Strategy, parameter_buffers
+from clustersim.schedule.strategy import OPTIMIZER_AWAY, Strategy, parameter_buffers
 
 _ADDS = (KIND_CODE["backward"], KIND_CODE["weight"])
 
@@ -140,6 +140,8 @@ def _add_reductions(
     for run in sorted(last_of_layer.values()):
         ops += _reduce_with_twin(template, parallel, rank, work[run.end].item, reduced[run] or [work[run.end].compute])
     ops = list(dict.fromkeys(ops))
+    if parallel.strategy.offload in OPTIMIZER_AWAY:
+        ops = [_update_on_host(template, parallel, rank, work, sorted(last_of_layer), ops or list(end.results))]
     if update is not None:
         template.dependencies += [(update, op) for op in ops]
         ops = [update]
@@ -212,6 +214,19 @@ def _reduce_with_twin(template: Template, parallel: DataParallel, rank: int, ite
     action = item.action._replace(micro_batch=-1)
     joined = f"twins of step {parallel.schedule.step(item.action)}"
     return [template.exchange(rank, "data", "reduce", action, item.layer, exchange, after, joined=joined)]
+
+
+def _update_on_host(
+    template: Template, parallel: DataParallel, rank: int, work: Sequence[Work], layers: Sequence[int], after: Sequence[int]
+) -> int:
+    """Gradients go to the host, whose processor updates its copy, and new weights come back (ZeRO-Offload, arXiv 2101.06840)."""
+    divided = parallel.strategy.partition != "none"
+    size = sum(-(-size // parallel.grid.size(shard)) if divided else size for size, _, shard, _ in parallel.sizes(layers))
+    action = work[-1].item.action._replace(micro_batch=-1)
+    for kind in ("offload", "fetch"):
+        exchange = Exchange("host", kind, rank, -1, size)
+        after = [template.exchange(rank, kind, kind, action, layers[0], exchange, after)]
+    return after[0]
 
 
 def _gather_updated(

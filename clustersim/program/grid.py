@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 DEFAULT_ORDER = ("tensor", "context", "data", "pipeline")
-DIMENSIONS = ("tensor", "context", "data", "shard", "replica", "expert", "expert_data", "pipeline")
+DIMENSIONS = ("tensor", "context", "data", "shard", "replica", "expert", "expert_data", "pipeline", "host")
 """Along which groups lie. Beside the degrees: the ``shard`` groups that partitioned state is divided over, the ``replica`` groups of
-those that hold the same part, the ``expert`` groups that divide the experts, the ``expert_data`` groups with the same experts."""
+those that hold the same part, the ``expert`` groups that divide the experts, the ``expert_data`` groups with the same experts; with its ``host`` each rank
+is alone."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Grid:
         """Members of a group along a dimension; 2 along the pipeline."""
         return {
             "tensor": self.tensor, "context": self.context, "data": self.copies, "shard": self.shards,
-            "replica": self.copies // self.shards, "expert": self.expert, "expert_data": self.copies // self.expert, "pipeline": 2,
+            "replica": self.copies // self.shards, "expert": self.expert, "expert_data": self.copies // self.expert, "pipeline": 2, "host": 1,
         }[dimension]  # fmt: skip
 
     def group(self, dimension: str, pipeline: int, copy: int = 0, tensor: int = 0) -> tuple[int, ...]:

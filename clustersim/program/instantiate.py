@@ -10,7 +10,7 @@ from clustersim.cluster.spec import Cluster
 from clustersim.errors import InputError
 from clustersim.collectives.algorithms import able, flat, sent_share
 from clustersim.collectives.layout import lay_out
-from clustersim.collectives.loads import fastest_algorithm, time_ps
+from clustersim.collectives.loads import HOST_OPS, fastest_algorithm, time_ps
 from clustersim.collectives.protocols import fastest
 from clustersim.program.fold import Fold, fold
 from clustersim.program.grid import Grid
@@ -152,7 +152,7 @@ def _first_group(exchange: Exchange, grid: Grid) -> tuple[int, ...]:
 
 
 def _place(exchange: Exchange, grid: Grid, cluster: Cluster, algorithm: str) -> Place:
-    if algorithm == "auto" and exchange.collective != "send":
+    if algorithm == "auto" and exchange.collective not in ("send", *HOST_OPS):
         algorithm = fastest_algorithm(cluster, _first_group(exchange, grid), exchange.collective, exchange.payload_bytes)
     return Place(exchange.dimension, exchange.pipeline, exchange.to, exchange.collective, algorithm)
 
@@ -161,6 +161,9 @@ def _sent(template: Template, exchanges: list[Exchange], place_of: list[Place], 
     """Bytes each op's own rank sends, mean over the ranks of a group; a receive carries the size of its message."""
     sizes: list[Fraction] = []
     for exchange, place in zip(exchanges, place_of, strict=True):
+        if place.op in HOST_OPS:
+            sizes.append(Fraction(exchange.payload_bytes))
+            continue
         group = _first_group(exchange, grid)
         layout = flat(2) if place.op == "send" else lay_out(cluster, group)
         sizes.append(sent_share(place.op, able(place.op, place.algorithm, layout), layout) * exchange.payload_bytes)

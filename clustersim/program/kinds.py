@@ -3,6 +3,7 @@
 COMPUTE = ("forward", "recompute", "backward", "input", "weight", "optimizer")
 COMMUNICATION = {
     "tensor": "tensor", "context": "context", "expert": "expert", "reduce": "data", "gather": "data", "send": "pipeline", "recv": "pipeline",
+    "offload": "offload", "fetch": "offload",
 }  # fmt: skip
 KINDS = (*COMPUTE, *COMMUNICATION)
 KIND_CODE = {name: code for code, name in enumerate(KINDS)}

@@ -1,6 +1,6 @@
 """Lowering: the actions of a schedule become ops of one replica, by small passes in a row.
 
-Items (layers of actions), then compute with the collectives inside it, pipeline messages, memory, data-parallel traffic.
+Items (layers of actions), then compute with the collectives inside it, pipeline messages, offload and memory, data-parallel traffic.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from clustersim.program.costs import Costs
 from clustersim.program.data_pass import DataParallel, add_data
 from clustersim.program.grid import Grid
 from clustersim.program.items import items_of
-from clustersim.program.memory_pass import Sizes, add_memory
+from clustersim.program.memory_pass import NOTHING, Sizes, add_memory
+from clustersim.program.offload_pass import offload_activations
 from clustersim.program.pipeline_pass import add_pipeline
 from clustersim.program.template import Template
 from clustersim.program.traffic import Traffic
@@ -34,7 +35,8 @@ def lower(
     add_pipeline(template, schedule, work, traffic, strategy)
     if sizes is not None:
         for rank, row in enumerate(work):
-            add_memory(template, rank, row, sizes, len(traffic.layer_bytes))
+            moved = offload_activations(template, rank, row, sizes.kept_bytes) if strategy.offload in ("activations", "all") else NOTHING
+            add_memory(template, rank, row, sizes, len(traffic.layer_bytes), moved)
     parallel = DataParallel(strategy, schedule, stages, costs, traffic, grid)
     for rank, (row, updates) in enumerate(added):
         add_data(template, parallel, rank, row, updates)

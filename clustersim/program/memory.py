@@ -6,6 +6,7 @@ from clustersim.experiment import Experiment
 from clustersim.model.memory import head_activation_bytes, layer_activation_bytes, layer_working_bytes, state_bytes
 from clustersim.model.spec import parameters_per_rank
 from clustersim.program.memory_pass import Sizes
+from clustersim.schedule.strategy import OPTIMIZER_AWAY
 
 
 def memory_sizes(experiment: Experiment) -> Sizes:
@@ -71,5 +72,5 @@ def _state(experiment: Experiment, rank: int) -> dict[str, int]:
     return {
         "weights": divided(state.weights * (1 if experiment.schedule.flushes else 2), "parameters"),
         "gradients": divided(state.gradients, "parameters", "gradients"),
-        "optimizer": divided(state.optimizer, "parameters", "gradients", "optimizer"),
+        "optimizer": 0 if experiment.strategy.offload in OPTIMIZER_AWAY else divided(state.optimizer, "parameters", "gradients", "optimizer"),
     }

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from clustersim.program.compute_pass import Work
 from clustersim.program.kinds import PART_CODE
 from clustersim.program.template import Template
 
 _HEAD = PART_CODE["head"]
+NOTHING: Mapping[int, tuple[int, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,12 @@ class Sizes:
     head_bytes: int
 
 
-def add_memory(template: Template, rank: int, work: Sequence[Work], sizes: Sizes, layers: int) -> None:
-    """Append what the rank holds: the state, and the activations of its work.
+def add_memory(
+    template: Template, rank: int, work: Sequence[Work], sizes: Sizes, layers: int, moved: Mapping[int, tuple[int, int]] = NOTHING
+) -> None:
+    """Append what the rank holds: the state, and the activations of its work, but for the time that they are ``moved`` to the host.
+
+    ``moved``: by position of a forward the ops that take them there and back.
 
     The weight gradient needs the activations too: a backward in two parts frees them at the end of the second.
 
@@ -46,20 +52,24 @@ def add_memory(template: Template, rank: int, work: Sequence[Work], sizes: Sizes
     """
     for what, size in sizes.state[rank].items():
         template.hold(rank, what, size)
-    forwards: dict[tuple[int, int, int], Work] = {}  # whose backward has not ended
+    forwards: dict[tuple[int, int, int], tuple[int, tuple[int, int] | None]] = {}  # those whose backward has not ended
     heads: dict[tuple[int, int, int], int] = {}  # the op that made the logits
-    for one in work:
+    for at, one in enumerate(work):
         kind, stage, micro_batch = one.item.action
         key = stage, micro_batch, one.item.layer
         if kind == "F":
-            forwards[key] = one
+            forwards[key] = one.first, moved.get(at)
             continue
         if sizes.working_bytes[one.item.layer]:
             template.hold(rank, "activations", sizes.working_bytes[one.item.layer], _first_of_layer(template, one), one.compute)
         if kind != "W" and one.item.layer == layers - 1:
             heads[key] = one.first
         if kind in "BW":
-            template.hold(rank, "activations", sizes.kept_bytes[one.item.layer], forwards.pop(key).first, one.compute)
+            begin, away = forwards.pop(key)
+            if away is not None:
+                template.hold(rank, "activations", sizes.kept_bytes[one.item.layer], begin, away[0])
+                begin = away[1]
+            template.hold(rank, "activations", sizes.kept_bytes[one.item.layer], begin, one.compute)
             if key in heads:
                 # The logits stay until the weights of the head have their gradient.
                 template.hold(rank, "activations", sizes.head_bytes, heads.pop(key), _last_of_head(template, one))

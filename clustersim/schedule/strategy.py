@@ -19,6 +19,8 @@ from clustersim.schedule.placements import PIPES, PLACEMENTS
 
 TIMINGS = ("micro_batch", "layer")
 SENDS = ("asynchronous", "blocking")
+OPTIMIZER_AWAY = ("optimizer", "all")
+OFFLOADS = ("none", "activations", "optimizer", "all")
 RECEIVES = ("early", "late")
 PARTITIONS = ("none", "optimizer", "gradients", "parameters")
 
@@ -35,7 +37,8 @@ class Strategy:
     whether compute waits for a send, and when a receive is posted. A backward in two parts recomputes twice, unless it is kept.
     ``stages`` are the layers of each, None for equal ones. ``partition_group`` neighbouring copies (or those of a ``node``) divide the
     partitioned state, None for all. Gradients are reduced in buckets of ``bucket_bytes``, None for layer by layer. With
-    ``async_tensor`` tensor-parallel collectives run beside the products that they serve.
+    ``async_tensor`` tensor-parallel collectives run beside the products that they serve. ``offload`` says what lies in the memory of
+    the host while it is not needed.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Strategy:
     partition_group: int | str | None = None
     bucket_bytes: int | None = None
     async_tensor: bool = False
+    offload: str = "none"
 
 
 def _presets() -> dict[str, Strategy]:

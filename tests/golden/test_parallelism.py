@@ -220,3 +220,29 @@ def test_the_optimizer_moves_its_state_through_the_memory():
     (half,) = halved[(halved["kind"] == "optimizer") & (halved["rank"] == 0)].itertuples()
     assert half.end_ps - half.start_ps == pytest.approx((op.end_ps - op.start_ps) / 2, rel=1e-6)
     assert op.start_ps >= ops[ops["kind"] == "reduce"]["end_ps"].max()
+
+
+# Offload to the host.
+
+
+def test_offloaded_activations_leave_and_come_back():
+    plain, away = run("{data: 1}", "lga", m=4), run("{data: 1}", "{name: lga, offload: activations}", m=4)
+    ops = away.trace.ops
+    assert count(away, "offload") == count(away, "fetch") == LAYERS * 4
+    # Standard accumulation needs the last layer's again at once: it stays.
+    assert count(run("{data: 1}", "{name: standard, offload: activations}", m=4), "fetch") == (LAYERS - 1) * 4
+    kept = away.summary["communication_bytes"]["offload"]
+    assert kept == 2 * count(away, "offload") * ops[ops["kind"] == "offload"]["bytes"].iloc[0]
+    assert away.summary["memory_at_peak_bytes"]["activations"] < plain.summary["memory_at_peak_bytes"]["activations"]
+    assert away.summary["step_time_s"] >= plain.summary["step_time_s"]
+    assert away.summary["links"]["pcie"]["bytes"] >= kept
+
+
+def test_an_offloaded_optimizer_moves_gradients_out_and_weights_in():
+    done = run("{data: 2}", "{name: standard, partition: optimizer, offload: optimizer}", data=2)
+    assert done.summary["communication_bytes"]["offload"] == pytest.approx(2 * 2 * ELEMENT * PARAMETERS / 2, abs=8)
+    assert "optimizer" not in done.summary["memory_at_peak_bytes"]
+    ops = done.trace.ops[done.trace.ops["rank"] == 0]
+    (out,), (back,) = (ops[ops["kind"] == kind].itertuples() for kind in ("offload", "fetch"))
+    assert ops[ops["kind"] == "reduce"]["end_ps"].max() <= out.start_ps < out.end_ps <= back.start_ps
+    assert back.end_ps <= ops[ops["kind"] == "gather"]["start_ps"].min()
