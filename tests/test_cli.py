@@ -104,12 +104,12 @@ def test_schedule_show(cli):
     assert document["ranks"] == ["0F0 0F1 0B0 0F2 0B1 0B2".split(), "1F0 1B0 1F1 1B1 1F2 1B2".split()]
     assert (document["p"], document["v"], document["m"], document["placement"]) == (2, 1, 3, [0, 1])
     text = cli("schedule", "show", "standard", "-p", "2", "-m", "3").out
-    assert text.startswith("standard: p 2, v 1, m 3\n") and "0F0 0F1 0B0 0F2 0B1 0B2" in text
+    assert text.startswith("standard: p 2, v 1, m 3 (arXiv 2006.09503") and "rank 0 |  0F0  0F1  0B0  0F2  0B1  0B2" in text
 
 
 def test_tables_into_a_pipe_are_not_wrapped(cli):
     text = cli("schedule", "show", "mpp", "-p", "2", "-v", "4", "-m", "64").out
-    assert len(text.splitlines()) == 7  # title, rules and head, one line for each rank
+    assert len(text.splitlines()) == 7  # four lines of facts, a blank, one line for each rank
 
 
 def test_topology_show_and_check(cli):

@@ -35,7 +35,7 @@ def test_columns_and_kinds(run):
     assert run.trace.dependencies.columns.tolist() == ["op", "on"]
     assert run.trace.links.columns.tolist() == ["link", "start_ps", "end_ps", "rate_bytes_s"]
     assert run.trace.memory.columns.tolist() == ["rank", "time_ps", "bytes", "what"]
-    assert set(run.trace.ops["kind"]) == {"forward", "backward", "tensor", "reduce", "gather", "send", "recv"}
+    assert set(run.trace.ops["kind"]) == {"forward", "backward", "optimizer", "tensor", "reduce", "gather", "send", "recv"}
     assert {"start_ps", "end_ps", "wait_ps"} == set(run.trace.ops.columns[run.trace.ops.columns.str.endswith("_ps")])
     assert (run.trace.ops[["start_ps", "end_ps", "wait_ps", "bytes"]].dtypes == "int64").all()
 
