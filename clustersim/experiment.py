@@ -35,7 +35,7 @@ from clustersim.program.grid import Grid
 from clustersim.read_grid import MAX_GPUS, PARALLEL_KEYS, check_experts, degrees_text, read_grid, with_shards
 from clustersim.read_strategy import OF_ONE_STRATEGY, read_strategy, schedule_of
 from clustersim.schedule.actions import Schedule
-from clustersim.schedule.strategy import Strategy, stage_layers
+from clustersim.schedule.strategy import Strategy, slices_of, stage_layers
 from clustersim.units import to_ps
 
 KEYS = (
@@ -146,8 +146,8 @@ def parse(read: Document, near: Path) -> Experiment:
             f" allowed: multiples of {micro_batch * grid.data}",
         )  # fmt: skip
     micro_batches = global_batch // (micro_batch * grid.data)
-    _check_passes(read, model.layers, micro_batches * steps, copies=1)
     strategy, given = read_strategy(top, near)
+    _check_passes(read, model.layers, micro_batches * steps * slices_of(strategy), copies=1)
     grid = with_shards(top, grid, cluster, strategy)
     collectives = top.choice("collectives", ("auto", *ALGORITHMS), "auto")
     schedule = schedule_of(read, strategy, given, model.layers, grid.pipeline, micro_batches, steps)
@@ -175,7 +175,7 @@ def parse(read: Document, near: Path) -> Experiment:
 def check_unfolded(experiment: Experiment) -> None:
     """InputError when the experiment is too large to simulate every rank of it."""
     grid = experiment.grid
-    _check_passes(experiment.document, experiment.model.layers, experiment.micro_batches * experiment.schedule.steps, grid.copies * grid.tensor)
+    _check_passes(experiment.document, experiment.model.layers, experiment.schedule.passes * experiment.schedule.steps, grid.copies * grid.tensor)
 
 
 def _check_passes(read: Document, layers: int, micro_batches: int, copies: int) -> None:

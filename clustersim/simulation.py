@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from clustersim.analysis.summary import StepFacts, link_totals, summarize
@@ -88,6 +89,14 @@ def manifest(experiment: Experiment) -> dict[str, Any]:
     }
 
 
+def _executed_flops(experiment: Experiment, program: Program) -> float:
+    """FLOP of all ranks in a step, recomputation included: those of the ops, or of the model where times were given."""
+    if isinstance(experiment.cost, FixedCost):
+        return float(hardware_flops(experiment.model, experiment.global_batch, experiment.sequence, experiment.recompute))
+    stands_for = np.array([program.multiplicity[rank] for rank in program.rank.tolist()])
+    return float(program.flops @ stands_for) / experiment.schedule.steps
+
+
 def _facts(experiment: Experiment, program: Program) -> StepFacts:
     model, batch, sequence = experiment.model, experiment.global_batch, experiment.sequence
     gpu, links = experiment.cluster.gpu, program.links
@@ -96,7 +105,7 @@ def _facts(experiment: Experiment, program: Program) -> StepFacts:
         multiplicity=program.multiplicity,
         tokens=batch * sequence,
         model_flops=float(model_flops(model, batch, sequence)),
-        hardware_flops=float(hardware_flops(model, batch, sequence, experiment.recompute)),
+        hardware_flops=_executed_flops(experiment, program),
         peak_flop_s=None if fixed else gpu.peak_flop_s[experiment.precision],
         memory_bytes=gpu.memory_bytes,
         link_kinds=dict(zip(links.names, links.kinds, strict=True)),

@@ -18,42 +18,45 @@ from clustersim import document
 from clustersim.document import Document, Section, clipped, shown
 from clustersim.errors import InputError
 from clustersim.importers.common import Imported, option_count, option_text, readable, remark, scalar
-from clustersim.importers.experiment_text import Entry, Job, experiment_text
+from clustersim.importers.experiment_text import Entry, Job, exact_size, experiment_text
 
 WHAT = "a DeepSpeed configuration (JSON)"
 DEFAULT_CLUSTER = "dgx-a100"
 AUTO = "auto"
+DEFAULT_BUCKET = 500_000_000
+"""Elements of a bucket of gradients."""
 _PARTITIONS = ("none", "optimizer", "gradients", "parameters")
 _RECOMPUTE = ("none", "selective", "full")
 _TOTAL, _MICRO, _ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+_BUCKET, _OFFLOAD, _RANKS = "zero_optimization.reduce_bucket_size", "zero_optimization.offload_optimizer", "sequence_parallel_size"
 _USED = frozenset(
     (
-        *(_TOTAL, _MICRO, _ACCUMULATION, "zero_optimization.stage", "zero_optimization.overlap_comm"),
+        *(_TOTAL, _MICRO, _ACCUMULATION, "zero_optimization.stage", "zero_optimization.overlap_comm", _BUCKET, _RANKS),
         *("bf16.enabled", "bfloat16.enabled", "fp16.enabled"),
     )
 )
-_BUCKETS = "traffic goes layer by layer"
-_OFFLOAD = "offloading is not simulated"
 _QUANTIZED = "traffic has the size of the precision"
+_HYBRID = "parameters are partitioned over all replicas; strategy.partition_group"
 _REASONS = {
-    "zero_optimization.reduce_bucket_size": _BUCKETS,
-    "zero_optimization.allgather_bucket_size": _BUCKETS,
+    "zero_optimization.allgather_bucket_size": "parameters are gathered layer by layer",
     "zero_optimization.stage3_prefetch_bucket_size": "strategy.prefetch counts layers",
     "zero_optimization.stage3_param_persistence_threshold": "all parameters are partitioned",
     "zero_optimization.stage3_max_live_parameters": "strategy.prefetch says how far ahead layers are gathered",
     "zero_optimization.stage3_max_reuse_distance": "every layer is gathered for the forward and again for the backward",
-    "zero_optimization.sub_group_size": "the optimizer's time is not simulated",
+    "zero_optimization.sub_group_size": "the optimizer's step is one piece",
     "zero_optimization.contiguous_gradients": "memory is not fragmented",
     "zero_optimization.reduce_scatter": "gradients are scattered where they are partitioned",
     "zero_optimization.allgather_partitions": "parameters are gathered by all-gather",
-    "zero_optimization.offload_optimizer": _OFFLOAD,
-    "zero_optimization.offload_param": _OFFLOAD,
-    "zero_optimization.zero_hpz_partition_size": "hybrid partitioning is not imported; parameters are partitioned over all replicas",
-    "zero_optimization.mics_shard_size": "hybrid partitioning is not imported; parameters are partitioned over all replicas",
+    "zero_optimization.offload_param": "parameters on the host are not simulated",
+    "zero_optimization.cpu_offload": "an old key; offload_optimizer says the same",
+    "zero_optimization.zero_hpz_partition_size": f"{_HYBRID} would divide gradients and the optimizer's state over as few too, which hpZ does not",
+    "zero_optimization.mics_shard_size": f"{_HYBRID} would sum gradients between its groups after every micro-batch, MiCS does once a step",
     "zero_optimization.zero_quantized_weights": _QUANTIZED,
     "zero_optimization.zero_quantized_gradients": _QUANTIZED,
     "activation_checkpointing": "it says how, not whether; --recompute says whether",
     "communication_data_type": _QUANTIZED,
+    "pipeline": "--pipeline gives the number of stages, which have equal numbers of layers",
+    "tensor_parallel": "--tensor gives the degree",
 }
 _SECTIONS = ("zero_optimization", "bf16", "bfloat16", "fp16")
 
@@ -90,6 +93,8 @@ def import_deepspeed(
     data = gpus // (tensor * pipeline)
     notes: list[str] = []
     stage = _zero_stage(read, pipeline)
+    unused: list[str] = []
+    _check_sequence_ranks(read)
     batch = _batch(read, data, notes)
     if sequence is not None:
         batch["sequence"] = (str(option_count(sequence, "--sequence", "a number of tokens", 10**9)), "--sequence")
@@ -97,6 +102,14 @@ def import_deepspeed(
         notes.append(f"the configuration names no machine; cluster {DEFAULT_CLUSTER} is assumed, --cluster gives another")
     if recompute == "none":
         notes.append("the configuration does not say whether activations are recomputed; none is assumed, --recompute says otherwise")
+    precision = _precision(read)
+    strategy: dict[str, Entry] = {
+        "name": ("standard", ""),
+        "partition": (_PARTITIONS[stage], f"zero_optimization.stage {stage}"),
+        "overlap": _overlap(read, stage),
+        **_bucket(read, stage, 4 if precision[0] == "fp32" else 2, unused),
+        **_offload(read, stage, unused),
+    }
     job = Job(
         source=source,
         model=(scalar(model), "--model"),
@@ -108,16 +121,12 @@ def import_deepspeed(
             "pipeline": (str(pipeline), "--pipeline"),
             "tensor": (str(tensor), "--tensor"),
         },
-        strategy={
-            "name": ("standard", ""),
-            "partition": (_PARTITIONS[stage], f"zero_optimization.stage {stage}"),
-            "overlap": _overlap(read, stage),
-        },
+        strategy=strategy,
         batch=batch,
-        precision=_precision(read),
+        precision=precision,
         recompute=(recompute, "--recompute" if recompute != "none" else "assumed"),
     )
-    return Imported(experiment_text(job), tuple(notes), tuple(_unused(read.data)))
+    return Imported(experiment_text(job), tuple(notes), (*_unused(read.data), *unused))
 
 
 def _read(text: str, source: str) -> Document:
@@ -183,7 +192,9 @@ def _with_values(read: Document, values: Mapping[str, Any]) -> Document:
 
 def _section(read: Document, key: str) -> Section:
     """The mapping at a key, or all of the file for ``""``; other keys in it are none of our business here."""
-    value = read.data.get(key, {}) if key else read.data
+    value: Any = read.data
+    for name in key.split(".") if key else ():
+        value = value.get(name, {})
     if not isinstance(value, dict):
         read.error(key, f"expected an object with keys, got {shown(value)}")
     return Section(read, key, value)
@@ -213,6 +224,45 @@ def _overlap(read: Document, stage: int) -> Entry:
     if given is None:
         return str(stage == 3).lower(), f"zero_optimization.overlap_comm, its default at stage {stage}"
     return str(given).lower(), "zero_optimization.overlap_comm"
+
+
+def _check_sequence_ranks(read: Document) -> None:
+    top = _section(read, "")
+    if _known(top, _RANKS).integer(_RANKS, 1) > 1:
+        top.error(_RANKS, "ranks that exchange sequence for heads are not simulated; allowed: 1, or without the key")
+
+
+def _bucket(read: Document, stage: int, element_bytes: int, unused: list[str]) -> dict[str, Entry]:
+    """Gradients that are reduced together. Without ZeRO they are so after the last backward, whatever the key says."""
+    section = _section(read, "zero_optimization")
+    if stage == 0:
+        unused += [f"{_BUCKET}: only with ZeRO"] if "reduce_bucket_size" in section else []
+        return {}
+    given = section.data.get("reduce_bucket_size")
+    if given == AUTO:
+        unused.append(f'{_BUCKET}: "auto" is filled when the job runs, gradients go layer by layer; --value {_BUCKET}=ELEMENTS gives it')
+        return {}
+    elements = int(given) if isinstance(given, float) and given.is_integer() else given
+    if elements is not None and (type(elements) is not int or not 1 <= elements <= 10**12):
+        section.error("reduce_bucket_size", f"expected a whole number of elements from 1 to {10**12:,}, got {shown(given)}")
+    origin = _BUCKET if elements else "DeepSpeed's default"
+    elements = elements or DEFAULT_BUCKET
+    return {"bucket": (exact_size(elements * element_bytes), f"{origin}, {elements:,} elements")}
+
+
+def _offload(read: Document, stage: int, unused: list[str]) -> dict[str, Entry]:
+    """The optimizer's state in the memory of the host; not on a disk, and not a part of it."""
+    if _section(read, "zero_optimization").data.get("offload_optimizer") is None:
+        return {}
+    section = _section(read, _OFFLOAD)
+    device = section.text("device", "none")
+    if device != "cpu" or stage == 0:
+        reason = "only with ZeRO" if stage == 0 else "nothing is offloaded" if device == "none" else f"device {remark(device)} is not simulated"
+        unused.append(f"{_OFFLOAD}: {reason}")
+        return {}
+    if section.data.get("ratio", 1) != 1:
+        unused.append(f"{_OFFLOAD}.ratio: all of the optimizer's state lies on the host")
+    return {"offload": ("optimizer", f"{_OFFLOAD}.device")}
 
 
 def _batch(read: Document, data: int, notes: list[str]) -> dict[str, Entry]:
@@ -265,5 +315,5 @@ def _unused(data: Mapping[str, Any]) -> list[str]:
     return [
         f"{path}: {_REASONS[path]}" if path in _REASONS else remark(path)
         for path in paths
-        if path not in _USED
+        if path not in (*_USED, _OFFLOAD)
     ]

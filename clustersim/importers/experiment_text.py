@@ -44,6 +44,18 @@ def experiment_text(job: Job) -> str:
     return "\n".join(lines) + "\n"
 
 
+def exact_size(size_bytes: int) -> str:
+    """A size as it stands in the file, not rounded.
+
+    >>> exact_size(80_000_000), exact_size(1_000_000_001)
+    ('80 MB', '1000000001 B')
+    """
+    number, units = size_bytes, ["B", "kB", "MB", "GB"]
+    while len(units) > 1 and number % 1000 == 0:
+        number, units = number // 1000, units[1:]
+    return f"{number} {units[0]}"
+
+
 def _line(key: str, entry: Entry) -> str:
     value, origin = entry
     return commented(f"{key}: {value}", origin) if origin else f"{key}: {value}"

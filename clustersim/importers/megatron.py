@@ -21,9 +21,12 @@ from clustersim.importers.arguments import Arguments
 from clustersim.importers.common import Imported, option_count, option_text, readable, remark, scalar
 from clustersim.importers.experiment_text import Entry, Job, experiment_text
 from clustersim.importers.launchers import MODULES, Launch, find_launchers, read_directives, slurm_variables
+from clustersim.importers.megatron_experts import expert_degree, expert_model
+from clustersim.importers.megatron_stages import read_stages
+from clustersim.importers.megatron_strategy import strategy
 from clustersim.importers.megatron_unused import unused_text
 from clustersim.importers.shell import Script, Word, read_script, shown_unknown
-from clustersim.program.grid import DEFAULT_ORDER
+from clustersim.program.grid import DEFAULT_ORDER, Grid
 
 WHAT = "Megatron-LM arguments, or a script that launches them"
 DEFAULT_CLUSTER = "dgx-a100"
@@ -31,13 +34,7 @@ GPT2_VOCABULARY = 50257
 _MARKS = ("--num-layers", "--hidden-size", "--micro-batch-size", "--tensor-model-parallel-size")
 _SCRIPT = re.compile(r"\S+\.py")
 _MAX_SIZE, _MAX_LAYERS, _MAX_DEGREE = 10**8, 100_000, 10**6
-_SHARDING = {"no_shard": "none", "optim": "optimizer", "optim_grads": "gradients", "optim_grads_params": "parameters"}
-_NOT_ABOVE_ONE = {
-    "--context-parallel-size": "context parallelism",
-    "--expert-model-parallel-size": "expert parallelism",
-    "--expert-tensor-parallel-size": "expert tensor parallelism",
-    "--num-experts": "mixture of experts",
-}
+_PIPELINE_FIRST = "--use-tp-pp-dp-mapping"
 _MAX_SHELLS = 4
 # Commands that only show or copy their words.
 _SHOWING = frozenset(("echo", "printf", "cat", "tee", "log", ":", "["))
@@ -74,23 +71,18 @@ def import_megatron(
     notes: list[str] = []
     found = _find(text, source, variables or {}, notes)
     arguments = found.arguments
-    for name, what in _NOT_ABOVE_ONE.items():
-        if (arguments.whole(name, 1, _MAX_DEGREE) or 1) > 1:
-            arguments.fail(name, f"{what} is not supported yet; allowed: 1, or without the option")
-    tensor = arguments.whole("--tensor-model-parallel-size", 1, _MAX_DEGREE)
-    pipeline = arguments.whole("--pipeline-model-parallel-size", 1, _MAX_DEGREE)
-    world, world_origin = _world_size(found, source, gpus, notes)
-    data = _data_degree(source, world, world_origin, tensor, pipeline)
-    model = _model(arguments, tensor, pipeline, notes)
-    batch = _batch(arguments, data, notes)
+    grid, origin = _grid(found, source, gpus, notes)
+    layers = arguments.required("--num-layers", _MAX_LAYERS)
+    stages = read_stages(arguments, layers, grid.pipeline, notes)
+    precision = _precision(arguments)
     job = Job(
         source=source,
-        model=model,
+        model=_model(arguments, layers, grid.tensor, notes),
+        batch=_batch(arguments, grid.data, notes),
         cluster=_cluster(cluster, notes),
-        parallel=_parallel(arguments, data, pipeline, tensor, world_origin),
-        strategy=_strategy(arguments),
-        batch=batch,
-        precision=_precision(arguments),
+        parallel=_parallel(arguments, grid, origin),
+        strategy=strategy(arguments, grid, stages, 4 if precision[0] == "fp32" else 2, notes),
+        precision=precision,
         recompute=_recompute(arguments),
     )
     unused = (*_unused(found, gpus is not None), *found.unused)
@@ -215,23 +207,26 @@ def _world_size(found: _Found, source: str, gpus: int | None, notes: list[str]) 
     return option_count(total, f"{source}: {origin}", "a number of GPUs"), origin
 
 
-def _data_degree(source: str, world: int, origin: str, tensor: int, pipeline: int) -> int:
-    if world % (tensor * pipeline):
+def _grid(found: _Found, source: str, gpus: int | None, notes: list[str]) -> tuple[Grid, str]:
+    """The degrees, and where the number of GPUs is from; data ranks are what the other degrees leave."""
+    arguments = found.arguments
+    given = {name: arguments.whole(f"--{name}-parallel-size", 1, _MAX_DEGREE) for name in ("tensor-model", "pipeline-model", "context")}
+    tensor, pipeline, context = given.values()
+    world, origin = _world_size(found, source, gpus, notes)
+    if world % (tensor * pipeline * context):
+        shown = [f"--{name}-parallel-size {degree}" for name, degree in given.items() if name != "context" or degree > 1]
         raise InputError(
-            f"{source}: {world} GPUs ({origin}) do not divide by --tensor-model-parallel-size {tensor} x"
-            f" --pipeline-model-parallel-size {pipeline}; allowed: multiples of {tensor * pipeline}, --gpus gives another number"
+            f"{source}: {world} GPUs ({origin}) do not divide by {' x '.join(shown)}; allowed: multiples of {tensor * pipeline * context},"
+            " --gpus gives another number"
         )
-    return world // (tensor * pipeline)
+    data = world // (tensor * pipeline * context)
+    expert = expert_degree(arguments, data, context, tensor, notes)
+    return Grid(tensor, data, pipeline, context, expert), origin
 
 
-def _model(arguments: Arguments, tensor: int, pipeline: int, notes: list[str]) -> dict[str, Entry]:
-    layers = arguments.required("--num-layers", _MAX_LAYERS)
+def _model(arguments: Arguments, layers: int, tensor: int, notes: list[str]) -> dict[str, Entry]:
     hidden = arguments.required("--hidden-size", _MAX_SIZE)
     heads = arguments.required("--num-attention-heads", _MAX_SIZE)
-    if layers % pipeline:
-        arguments.fail(
-            "--num-layers", f"{layers} layers do not divide into {pipeline} pipeline stages; uneven stages are not supported yet"
-        )
     if heads % tensor:
         arguments.fail("--num-attention-heads", f"{heads} heads do not divide by --tensor-model-parallel-size {tensor}")
     model: dict[str, Entry] = {
@@ -259,6 +254,7 @@ def _model(arguments: Arguments, tensor: int, pipeline: int, notes: list[str]) -
         model["ffn"] = (str(max(64, hidden * 8 // 3 // 64 * 64)), "Megatron-LM's default with --swiglu: 8/3 of hidden, in steps of 64")
     if gated:
         model["gated"] = ("true", "--swiglu")
+    model |= expert_model(arguments, layers)
     _check_family(arguments, gated, notes)
     vocab = _vocabulary(arguments, tensor, notes)
     if vocab is not None:
@@ -325,34 +321,24 @@ def _batch(arguments: Arguments, data: int, notes: list[str]) -> dict[str, Entry
     }
 
 
-def _parallel(arguments: Arguments, data: int, pipeline: int, tensor: int, origin: str) -> dict[str, Entry]:
+def _parallel(arguments: Arguments, grid: Grid, origin: str) -> dict[str, Entry]:
     parallel: dict[str, Entry] = {
-        "data": (str(data), f"{origin} / tensor / pipeline"),
-        "pipeline": (str(pipeline), "--pipeline-model-parallel-size"),
-        "tensor": (str(tensor), "--tensor-model-parallel-size"),
+        "data": (str(grid.data), f"{origin} / tensor / pipeline{' / context' if grid.context > 1 else ''}"),
+        "pipeline": (str(grid.pipeline), "--pipeline-model-parallel-size"),
+        "tensor": (str(grid.tensor), "--tensor-model-parallel-size"),
     }
-    if arguments.flag("--use-tp-pp-dp-mapping"):
+    if grid.context > 1:
+        parallel["context"] = (str(grid.context), "--context-parallel-size")
+    if grid.expert > 1:
+        parallel["expert"] = (str(grid.expert), "--expert-model-parallel-size")
+    if grid.tensor > 1 and arguments.flag("--sequence-parallel"):
+        parallel["sequence_parallel"] = ("true", "--sequence-parallel")
+    if arguments.flag(_PIPELINE_FIRST):
+        if grid.expert > 1 and grid.pipeline > 1:
+            arguments.fail(_PIPELINE_FIRST, "not with expert parallelism, whose groups would lie across the pipeline; leave it out")
         inner = [name for name in DEFAULT_ORDER if name not in ("data", "pipeline")]
-        parallel["order"] = (f"[{', '.join([*inner, 'pipeline', 'data'])}]", "--use-tp-pp-dp-mapping")
+        parallel["order"] = (f"[{', '.join([*inner, 'pipeline', 'data'])}]", _PIPELINE_FIRST)
     return parallel
-
-
-def _strategy(arguments: Arguments) -> dict[str, Entry]:
-    sharded = [name for name in ("--use-megatron-fsdp", "--use-custom-fsdp") if arguments.flag(name)]
-    sharding = arguments.choice("--data-parallel-sharding-strategy", tuple(_SHARDING))
-    distributed = arguments.flag("--use-distributed-optimizer")
-    if arguments.flag("--use-torch-fsdp2"):
-        partition = ("parameters", "--use-torch-fsdp2")
-    elif sharded and sharding:
-        partition = (_SHARDING[sharding], "--data-parallel-sharding-strategy")
-    else:
-        partition = ("optimizer", "--use-distributed-optimizer") if distributed else ("none", "no --use-distributed-optimizer")
-    overlap = arguments.flag("--overlap-grad-reduce")
-    return {
-        "name": ("standard", "1F1B, Megatron-LM's schedule"),
-        "partition": partition,
-        "overlap": (str(overlap).lower(), f"{'' if overlap else 'no '}--overlap-grad-reduce"),
-    }
 
 
 def _precision(arguments: Arguments) -> Entry:

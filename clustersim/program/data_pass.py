@@ -43,6 +43,10 @@ class DataParallel:
     def scatters_runs(self) -> bool:
         return self.grid.copies > 1 and self.strategy.partition in ("gradients", "parameters")
 
+    def needs_weights(self, item: Item) -> bool:
+        """A weight gradient needs none, unless the layer is computed again for it."""
+        return any(segment.kind != "weight" for segment in self.costs.segments(item.action.kind, item.layer))
+
     def served(self, item: Item) -> Item:
         """The item as the name of a collective: of one micro-batch, or of several."""
         if self.scatters_runs and self.strategy.timing == "micro_batch":
@@ -75,7 +79,7 @@ def add_data(template: Template, parallel: DataParallel, rank: int, work: Sequen
     """Append the data-parallel traffic of a rank; ``updates`` are the optimizer's ops by step, if any."""
     runs = _runs(work)
     if parallel.gathers:
-        _add_gathers(template, parallel, rank, work, [run for run in runs if work[run.end].item.action.kind != "W"], updates)
+        _add_gathers(template, parallel, rank, work, [run for run in runs if parallel.needs_weights(work[run.end].item)], updates)
     by_step: dict[int, list[_Run]] = {}
     for run in runs:
         if work[run.end].item.action.kind in "BW":

@@ -19,7 +19,7 @@ from clustersim.program.program import Links, Load, Memory, Phase, Program, Stre
 from clustersim.program.template import Exchange, Template
 
 MAX_OPS = 20_000_000
-_READINESS_ORDERED = ("data",)
+_READINESS_ORDERED = ("data", "offload", "fetch")
 
 
 def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str = "multi-ring", folded: bool = True) -> Program:

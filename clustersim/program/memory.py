@@ -42,7 +42,8 @@ def rank_layer_parameters(experiment: Experiment) -> list[tuple[int, int]]:
     piece = parameters_per_rank(model, experiment.grid.tensor, experiment.grid.expert)
     counts = [piece.moe_layer if model.is_moe(layer) else piece.layer for layer in range(model.layers)]
     counts[0] += piece.embedding
-    tied_copy = piece.tokens if experiment.model.tied and experiment.grid.pipeline > 1 else 0
+    placement, last = experiment.schedule.placement, experiment.schedule.stages - 1
+    tied_copy = piece.tokens if model.tied and placement[0] != placement[last] else 0
     counts[-1] += piece.final_norm + piece.head + tied_copy
     return [(count, piece.experts if model.is_moe(layer) else 0) for layer, count in enumerate(counts)]
 

@@ -166,6 +166,13 @@ def parameter_buffers(strategy: Strategy, layers: Sequence[range]) -> int:
     return in_use + (strategy.prefetch if strategy.overlap else 0)
 
 
+def slices_of(strategy: Strategy) -> int:
+    """Slices of a micro-batch's sequence."""
+    if strategy.slices is not None or strategy.order not in ORDERS:
+        return strategy.slices or 1
+    return ORDERS[strategy.order].slices
+
+
 def _options(strategy: Strategy, order: Order) -> tuple[dict[str, int], int]:
     """The options that the order takes, and the slices of a micro-batch."""
     given = {"group": strategy.group, "slices": strategy.slices}
@@ -173,8 +180,7 @@ def _options(strategy: Strategy, order: Order) -> tuple[dict[str, int], int]:
         if value is not None and key not in order.options:
             having = ", ".join(name for name, one in ORDERS.items() if key in one.options)
             raise ValueError(f"order {strategy.order} has no {key}; allowed with order: {having}")
-    slices = order.slices if strategy.slices is None else strategy.slices
-    given["slices"] = slices
+    slices = given["slices"] = slices_of(strategy)
     return {key: value for key, value in given.items() if value is not None and key in order.options}, slices
 
 

@@ -255,6 +255,15 @@ fi
 torchrun --nproc-per-node=8 --nnodes=$NNODES pretrain_gpt.py $GPT_ARGS $EXTRA --data-path '/data/my set' "$@"
 """
 
+SCRIPT_MIXTURE = r"""
+MOE=( --num-experts 64 --moe-router-topk 6 --moe-ffn-hidden-size 1408 --moe-shared-expert-intermediate-size 2816
+    --moe-layer-freq "([0]*1+[1]*26)" --expert-model-parallel-size 4 --moe-token-dispatcher-type alltoall )
+torchrun --nnodes 8 --nproc_per_node 8 pretrain_gpt.py ${MOE[@]} --num-layers 27 --hidden-size 2048 --num-attention-heads 16 \
+    --seq-length 4096 --micro-batch-size 1 --global-batch-size 128 --swiglu --bf16 --use-distributed-optimizer --overlap-grad-reduce \
+    --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --context-parallel-size 2 --sequence-parallel \
+    --pipeline-model-parallel-layout 'Et*6|(t*7|)*2,t*7,L' --ddp-bucket-size 100000000
+"""
+
 DEEPSPEED = """{
   "train_batch_size": 256,
   "train_micro_batch_size_per_gpu": 4,

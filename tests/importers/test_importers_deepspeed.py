@@ -5,6 +5,7 @@ import pytest
 from clustersim import experiment
 from clustersim.errors import InputError
 from clustersim.importers.deepspeed import import_deepspeed
+from clustersim.simulation import simulate
 from tests.importers import samples
 
 
@@ -24,11 +25,64 @@ def test_a_configuration(tmp_path):
     assert (job.strategy.partition, job.strategy.overlap, job.precision) == ("parameters", True, "bf16")
     unused = imported(samples.DEEPSPEED).unused
     assert [name.split(":")[0] for name in unused] == [
-        "gradient_clipping", "zero_optimization.contiguous_gradients", "zero_optimization.reduce_bucket_size",
-        "zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.zero_hpz_partition_size", "zero_optimization.offload_optimizer",
-        "optimizer", "wall_clock_breakdown",
+        "gradient_clipping", "zero_optimization.contiguous_gradients", "zero_optimization.stage3_prefetch_bucket_size",
+        "zero_optimization.zero_hpz_partition_size", "optimizer", "wall_clock_breakdown",
     ]  # fmt: skip
-    assert "zero_optimization.offload_optimizer: offloading is not simulated" in unused
+    assert (job.strategy.offload, job.strategy.bucket_bytes) == ("optimizer", 10**9), "5e8 elements of 2 bytes"
+
+
+def zero(**keys):
+    return {"train_batch_size": 32, "bf16": {"enabled": True}, "zero_optimization": keys}
+
+
+def test_buckets_of_gradients(tmp_path):
+    def bucket(text, **options):
+        return loaded(tmp_path, text, **options).strategy.bucket_bytes
+
+    assert bucket(zero(stage=2)) == 10**9, "DeepSpeed's default, 5e8 elements"
+    assert bucket(zero(stage=1, reduce_bucket_size=2e8)) == 4 * 10**8 == bucket(zero(stage=3, reduce_bucket_size=200000000))
+    assert bucket({"train_batch_size": 32, "zero_optimization": {"stage": 2, "reduce_bucket_size": 1000}}) == 4000, "fp32"
+    assert bucket(zero(stage=0, reduce_bucket_size=2e8)) is None
+    assert "zero_optimization.reduce_bucket_size: only with ZeRO" in imported(zero(reduce_bucket_size=2e8)).unused
+    auto = zero(stage=3, reduce_bucket_size="auto")
+    assert bucket(auto) is None and any("reduce_bucket_size: \"auto\" is filled" in line for line in imported(auto).unused)
+    assert bucket(auto, values={"zero_optimization.reduce_bucket_size": 1000}) == 2000
+    for wrong in (0, -1, 1.5, True, "5e8", [], 1e30):
+        with pytest.raises(InputError, match="^ds.json:[0-9]+: zero_optimization.reduce_bucket_size: expected a whole number of elements"):
+            imported(zero(stage=2, reduce_bucket_size=wrong))
+
+
+def test_offload(tmp_path):
+    def offload(given, stage=2):
+        text = zero(stage=stage, offload_optimizer=given)
+        return loaded(tmp_path, text).strategy.offload, [line for line in imported(text).unused if "offload" in line]
+
+    key = "zero_optimization.offload_optimizer"
+    assert offload({"device": "cpu", "pin_memory": True}) == ("optimizer", [])
+    assert offload({"device": "cpu", "ratio": 0.5}) == ("optimizer", [f"{key}.ratio: all of the optimizer's state lies on the host"])
+    assert offload({"device": "nvme"}) == ("none", [f"{key}: device nvme is not simulated"])
+    assert offload({"device": "none"}) == ("none", [f"{key}: nothing is offloaded"]) == offload({})
+    assert offload({"device": "cpu"}, stage=0) == ("none", [f"{key}: only with ZeRO"])
+    assert offload(None) == ("none", [])
+    for wrong, message in (("cpu", "expected an object with keys, got 'cpu'"), ({"device": 1}, "device: expected")):
+        with pytest.raises(InputError, match=message):
+            imported(zero(stage=2, offload_optimizer=wrong))
+
+
+def test_what_has_another_meaning_is_listed_or_refused():
+    unused = imported({**zero(stage=3, zero_hpz_partition_size=8, mics_shard_size=8), "pipeline": {"stages": "auto"}}).unused
+    assert [line.split(":")[0] for line in unused] == [
+        "zero_optimization.zero_hpz_partition_size", "zero_optimization.mics_shard_size", "pipeline",
+    ]  # fmt: skip
+    assert all(": " in line for line in unused)
+    assert imported({**zero(stage=3), "sequence_parallel_size": 1}).unused == ()
+    with pytest.raises(InputError, match="sequence_parallel_size: ranks that exchange sequence for heads are not simulated; allowed: 1"):
+        imported({**zero(stage=3), "sequence_parallel_size": 2})
+
+
+def test_what_is_imported_runs(tmp_path):
+    for keys in ({"stage": 1}, {"stage": 2, "overlap_comm": True, "offload_optimizer": {"device": "cpu"}}, {"stage": 3}):
+        assert simulate(loaded(tmp_path, zero(**keys))).summary["step_time_s"] > 0
 
 
 @pytest.mark.parametrize(

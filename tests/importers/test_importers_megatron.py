@@ -26,8 +26,8 @@ OPTIONS = {
     "--moe-token-dispatcher-type": "alltoall", "--use-distributed-optimizer": "", "--overlap-grad-reduce": "", "--overlap-param-gather": "",
     "--no-overlap-p2p-communication": "", "--delay-wgrad-compute": "", "--overlap-moe-expert-parallel-comm": "",
     "--recompute-granularity": "full", "--recompute-method": "uniform", "--recompute-num-layers": "1", "--recompute-modules": "core_attn",
-    "--decoder-first-pipeline-num-layers": "11", "--decoder-last-pipeline-num-layers": "11", "--account-for-embedding-in-pipeline-split": "",
-    "--account-for-loss-in-pipeline-split": "", "--pipeline-model-parallel-layout": "Et*12|t*12L",
+    "--decoder-first-pipeline-num-layers": "11", "--decoder-last-pipeline-num-layers": "11", "--account-for-embedding-in-pipeline-split": "--account-for-loss-in-pipeline-split",
+    "--account-for-loss-in-pipeline-split": "--account-for-embedding-in-pipeline-split", "--pipeline-model-parallel-layout": "'Et*12|t*12L'",
 }  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_a_llama_script_with_quoted_arguments(tmp_path):
     assert (job.grid.tensor, job.grid.pipeline, job.grid.data) == (4, 2, 4)
     assert (job.precision, job.recompute, job.strategy.overlap) == ("fp16", "selective", True)
     assert not any("kin" in note for note in imported.notes)
-    assert any(unused.startswith("--sequence-parallel:") for unused in imported.unused)
+    assert job.sequence_parallel
     line = samples.SCRIPT_LLAMA[: samples.SCRIPT_LLAMA.index("if [")].count("\n") + 1
     assert any(f"branches or loops (lines {line})" in note for note in imported.notes)
     assert "$@: known only when the script runs" in imported.unused
@@ -189,9 +189,6 @@ def test_malformed_scripts_are_refused_with_their_line(text, message):
         ("--bf16", "--bf16 yes", "--bf16: expected no value, got 'yes'"),
         ("--bf16", "--recompute-granularity half", "unknown value 'half'; allowed: full, selective"),
         ("--bf16", "--group-query-attention --num-query-groups 3", "expected a divisor of --num-attention-heads 16, got 3"),
-        ("--bf16", "--context-parallel-size 2", "^t:1: --context-parallel-size: context parallelism is not supported yet; allowed: 1"),
-        ("--bf16", "--expert-model-parallel-size 2", "^t:1: --expert-model-parallel-size"),
-        ("--bf16", "--num-experts 8", "^t:1: --num-experts: mixture of experts is not supported yet"),
     ],
 )
 def test_wrong_options_are_refused_by_name(old, new, message):

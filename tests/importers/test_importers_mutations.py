@@ -24,6 +24,7 @@ CASES = {
     **{f"xml-{name}": (make(), lambda text: import_nccl_xml(text, "t")) for name, make in samples.XML_DUMPS.items()},
     "megatron-175b": (samples.SCRIPT_175B, lambda text: import_megatron(text, "t")),
     "megatron-llama": (samples.SCRIPT_LLAMA, lambda text: import_megatron(text, "t", gpus=32)),
+    "megatron-mixture": (samples.SCRIPT_MIXTURE, lambda text: import_megatron(text, "t")),
     "deepspeed": (samples.DEEPSPEED, lambda text: import_deepspeed(text, "t", model="llama2-7b", gpus=32)),
 }
 PIECES = ["", " ", "\t", "\n", "X", "NV1", "SYS", "PIX", "0", "9" * 30, "-1", '"', "'", "<", ">", "/", "&a;", "$", "${", "(", ")", "\\", "{", "}", ":", ",", "#",

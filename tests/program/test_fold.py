@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from clustersim.cluster.load import load_cluster
@@ -80,6 +80,34 @@ def test_alike_copies_are_simulated_once_with_the_same_result(cluster, tensor, d
 def test_any_small_job_folds_exactly(cluster, tensor, data, pipeline, name, partition, overlap, m, order, collectives):
     strategy = f"{{name: {name}, partition: {partition}, overlap: {str(overlap).lower()}}}"
     check(text(cluster, tensor, data, pipeline, strategy, m, order=f"[{', '.join(order)}]", collectives=collectives))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    cluster=st.sampled_from(["dgx-a100", "pcie-ethernet", "dgx-h100-rail"]),
+    name=st.sampled_from(["1f1b", "mpp", "zb-v", "dualpipe", "terapipe"]),
+    tensor=st.sampled_from([1, 2]),
+    context=st.sampled_from([1, 2]),
+    expert=st.sampled_from([1, 2]),
+    partition=st.sampled_from(["none", "optimizer", "gradients, partition_group: 2", "parameters, partition_group: 2", "parameters"]),
+    offload=st.sampled_from(["none", "all"]),
+    steps=st.sampled_from([1, 3]),
+    more=st.sampled_from(["", "bucket: 20 MB", "async_tensor: true", "sends: blocking"]),
+    order=st.permutations(["tensor", "context", "data", "pipeline"]),
+)
+def test_jobs_of_every_kind_of_parallelism_fold_exactly(cluster, name, tensor, context, expert, partition, offload, steps, more, order):
+    assume(not (expert > 1 and "group" in partition))
+    check(
+        f"""
+model: {{layers: 8, hidden: 1024, heads: 16, vocab: 2048{', experts: 4, top_k: 2' if expert > 1 else ''}}}
+cluster: {cluster}
+parallel: {{pipeline: 2, data: 4, tensor: {tensor}, context: {context}, expert: {expert}, order: [{', '.join(order)}],
+  sequence_parallel: {'true' if tensor > 1 else 'false'}}}
+strategy: {{name: {name}, partition: {partition}, offload: {offload}{', ' + more if more else ''}}}
+batch: {{global: 16, micro: 1, sequence: 256}}
+steps: {steps}
+"""
+    )
 
 
 def test_multiplicities_add_up_to_the_job():

@@ -1,0 +1,110 @@
+"""The critical path of a trace, exactly as long as the trace, and the slack of every op.
+
+>>> from clustersim.analysis.streams import read_ops
+>>> from clustersim.analysis.waits import find_activities
+>>> from clustersim.trace.trace import Trace
+>>> table = pd.DataFrame({"rank": 0, "stream": ["a", "b", "a"], "kind": "forward", "start_ps": [0, 0, 5], "end_ps": [5, 3, 9]})
+>>> trace = Trace(table, pd.DataFrame({"op": [2], "on": [1]}), table[:0], table[:0])
+>>> ops = read_ops(trace)
+>>> joined = find_activities(ops)
+>>> graph = build_graph(ops, joined, trace.dependencies)
+>>> critical_path(ops, joined, graph, 0)[["op", "start_ps", "end_ps"]].values.tolist()
+[[0, 0, 5], [2, 5, 9]]
+>>> slack(ops, joined, graph).tolist()
+[0, 2, 0]
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+import pandas as pd
+
+from clustersim.analysis.path_graph import NONE, Graph, build_graph
+from clustersim.analysis.streams import Ops
+from clustersim.analysis.waits import Activities
+
+__all__ = ["WAIT", "build_graph", "critical_path", "path_by_kind", "slack"]
+WAIT = "wait"
+_BLOCK = 1 << 18
+
+
+def critical_path(ops: Ops, joined: Activities, graph: Graph, begin_ps: int) -> pd.DataFrame:
+    """Pieces in order of time that cover [begin_ps, end of the trace] without gap or overlap: op, rank, kind, start_ps, end_ps.
+
+    From the op that ends last back through what made each op begin: the last to arrive in its collective, and what made that ready. An
+    op that nothing explains is behind a ``wait``, whose ``op`` is the one that waited. At equal times the lowest op.
+    """
+    start, ready = joined.begin_of_op(), ops.start if ops.profiled else ops.ready
+    names = [str(name) for name in ops.kind.categories]
+    pieces: list[tuple[int, str, int, int]] = []
+    now = int(ops.end.max())
+    op = int(np.argmax(ops.end))
+    while op != NONE:
+        pieces.append((op, names[ops.kind.codes[op]], int(start[op]), now))
+        last = int(joined.last[joined.of_op[op]])
+        if ready[op] == ready[last]:
+            last = op
+        now, edge = int(ready[last]), int(graph.binding[last])
+        if edge == NONE:
+            break
+        op = int(graph.source[edge])
+        until = int(start[op] if graph.at_start[edge] else ops.end[op])
+        pieces.append((last, WAIT, until, now))
+        now = until
+    pieces.append((op, WAIT, begin_ps, now))
+    rows = [piece for piece in reversed(pieces) if piece[2] < piece[3]]
+    table = pd.DataFrame(rows, columns=["row", "kind", "start_ps", "end_ps"])
+    row = table.pop("row").to_numpy(dtype=np.int64)
+    table.insert(0, "op", ops.number[row])
+    table.insert(1, "rank", ops.rank[row])
+    return table
+
+
+def path_by_kind(path: pd.DataFrame, window: tuple[int, int]) -> dict[str, int]:
+    """Time of the path inside the window by kind, in ps, most first; it adds up to the window."""
+    inside = np.clip(path["end_ps"], *window) - np.clip(path["start_ps"], *window)
+    by_kind = inside.groupby(path["kind"].to_numpy()).sum()
+    found = sorted(by_kind.items(), key=lambda item: (-item[1], item[0]))
+    return {str(kind): int(time) for kind, time in found if time}
+
+
+def slack(ops: Ops, joined: Activities, graph: Graph) -> np.ndarray:
+    """By op, how much later it could end, in ps, with the trace ending when it does; ops of one transfer end together.
+
+    All else stays: durations, lags, the order of each stream, the pace of transfers.
+    """
+    end = int(ops.end.max())
+    of_op, position = joined.of_op, np.empty(len(joined), dtype=np.int64)
+    position[graph.order[::-1]] = np.arange(len(joined))  # the last comes first
+    own = (end - joined.end)[graph.order[::-1]]
+    source, target, gap, at_start = _weighted(ops, joined, graph)
+    by_source = position[of_op[source]]
+    order = np.argsort(by_source, kind="stable")
+    by_source, by_target, gap, at_start = by_source[order], position[of_op[target]][order], gap[order], at_start[order]
+    may_end = array("q", own.tobytes())
+    may_begin = array("q", own.tobytes())
+    for low in range(0, len(order), _BLOCK):
+        block = slice(low, low + _BLOCK)
+        for one, other, room, begins in zip(*(column[block].tolist() for column in (by_source, by_target, gap, at_start)), strict=True):
+            room += may_begin[other]
+            if room < may_begin[one]:
+                may_begin[one] = room
+            if room < may_end[one] and not begins:
+                may_end[one] = room
+    return np.frombuffer(may_end, dtype=np.int64)[position[of_op]]
+
+
+def _weighted(ops: Ops, joined: Activities, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The edges between activities, and by how much the source could be later before the target is."""
+    begin = joined.begin_of_op()
+    edge = np.flatnonzero(joined.of_op[graph.source] != joined.of_op[graph.target])
+    source, target, at_start = graph.source[edge], graph.target[edge], graph.at_start[edge]
+    bound = np.flatnonzero(graph.binding != NONE)
+    explained = np.zeros(len(ops), dtype=np.int64)  # when all that the op waits for was there
+    last = graph.binding[bound]
+    explained[bound] = np.where(graph.at_start[last], begin[graph.source[last]], ops.end[graph.source[last]])
+    lag = (ops.start if ops.profiled else ops.ready) - explained
+    when = np.where(at_start, begin[source], ops.end[source])
+    return source, target, begin[target] - lag[target] - when, at_start

@@ -1,0 +1,134 @@
+"""Why each op began when it did: the op before it on its stream, what it depends on, the others of its collective.
+
+An op is *ready* when all that it needs has ended and its stream is free; a transfer begins when the last of its ops is ready. What a
+trace does not explain (an op that is ready later than all that it needs) is a *lag*, as long as it was. Durations and the order of each
+stream are taken as they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from clustersim.analysis.streams import Ops
+from clustersim.analysis.waits import Activities
+from clustersim.errors import InputError
+
+_READINESS_ORDERED = "data"
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Edges ``source`` -> ``target`` by op: the target is ready when the source ends, or, where ``at_start``, begins.
+
+    ``order``: activities so that each comes after all that it waits for. ``binding``: by op, the edge that made it ready last
+    (NONE: nothing comes before it); of several the stream's, then that of the lowest op.
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    at_start: np.ndarray
+    order: np.ndarray
+    binding: np.ndarray
+
+
+def build_graph(ops: Ops, joined: Activities, dependencies: pd.DataFrame) -> Graph:
+    """InputError where an op began before what it depends on had ended, or a dependency names an op that is not there."""
+    needs, on = _dependencies(ops, dependencies)
+    depth = _depths(ops, joined, needs, on)
+    begin = joined.begin_of_op()
+    order = np.lexsort((joined.of_op, depth[joined.of_op], begin, ops.lane))
+    follows = ops.lane[order[1:]] == ops.lane[order[:-1]]
+    before, after = order[:-1][follows], order[1:][follows]
+    at_start = _frees_at_once(ops, len(dependencies) > 0, before) | (ops.end[before] > ops.ready[after])
+    links = [(before, after, at_start), (on, needs, np.zeros(len(on), dtype=bool))]
+    if ops.profiled:
+        last = _ended_last(ops)
+        rows = np.flatnonzero(last >= 0)
+        links.append((last[rows], rows, np.zeros(len(rows), dtype=bool)))
+    source, target, at_start = (np.concatenate(column) for column in zip(*links, strict=True))
+    activities = np.lexsort((np.arange(len(joined)), depth, joined.begin))
+    return Graph(source, target, at_start, activities, _binding(ops, begin, source, target, at_start))
+
+
+def _dependencies(ops: Ops, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """The op that waits and the one that it waits for, as rows."""
+    if not len(table):
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    for name in ("op", "on"):
+        if name not in table:
+            raise InputError(f"dependencies: column missing: {name}")
+    needs, on = (_rows(ops.number, table[name].to_numpy(dtype=np.int64)) for name in ("op", "on"))
+    early = ops.end[on] > ops.ready[needs]
+    if early.any():
+        at = int(np.argmax(early))
+        raise InputError(f"dependencies: op {ops.number[needs[at]]} is ready before op {ops.number[on[at]]}, which it waits for, has ended")
+    return needs, on
+
+
+def _rows(numbers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    plain = len(numbers) and numbers[0] == 0 and numbers[-1] == len(numbers) - 1 and (np.diff(numbers) == 1).all()
+    order = None if plain else np.argsort(numbers, kind="stable")
+    at = wanted if plain else np.searchsorted(numbers[order], wanted)
+    inside = (at >= 0) & (at < len(numbers))
+    if not inside.all() or (order is not None and (numbers[order][at] != wanted).any()):
+        missing = wanted[~inside] if not inside.all() else wanted[numbers[order][at] != wanted]
+        raise InputError(f"dependencies: op {missing[0]} is not in the table of ops")
+    return at if order is None else order[at]
+
+
+def _frees_at_once(ops: Ops, simulated: bool, rows: np.ndarray) -> np.ndarray:
+    """Whether a send or receive leaves its stream free while it is under way, as on links that only delay: then some overlap."""
+    messages = np.flatnonzero(ops.is_kind("send", "recv"))
+    if ops.profiled or not simulated or not len(messages):
+        return np.zeros(len(rows), dtype=bool)
+    order = messages[np.lexsort((ops.number[messages], ops.start[messages], ops.lane[messages]))]
+    one, other = order[:-1], order[1:]
+    overlap = (ops.lane[one] == ops.lane[other]) & (ops.ready[other] < ops.end[one])
+    return ops.is_kind("send", "recv")[rows] & overlap.any()
+
+
+def _depths(ops: Ops, joined: Activities, needs: np.ndarray, on: np.ndarray) -> np.ndarray:
+    """By activity, its place among those that begin at the same instant and wait for one another, as ops without a duration do."""
+    begin = joined.begin_of_op()
+    order = np.lexsort((ops.number, begin, ops.lane))
+    one, other = order[:-1], order[1:]
+    ordered = np.array([str(name) != _READINESS_ORDERED for name in ops.stream.categories])[ops.stream.codes]
+    tied = (ops.lane[one] == ops.lane[other]) & (begin[one] == begin[other]) & ordered[one]
+    chained = begin[on] == begin[needs]
+    source = joined.of_op[np.concatenate([one[tied], on[chained]])]
+    target = joined.of_op[np.concatenate([other[tied], needs[chained]])]
+    depth = np.zeros(len(joined), dtype=np.int64)
+    source, target = source[source != target], target[source != target]
+    for _ in range(len(source) + 1):
+        deeper = depth[source] >= depth[target]
+        if not deeper.any():
+            return depth
+        np.maximum.at(depth, target[deeper], depth[source[deeper]] + 1)
+    raise InputError("dependencies: ops without a duration wait for one another in a circle")
+
+
+def _ended_last(ops: Ops) -> np.ndarray:
+    """By op of a measured trace, the op of its rank that ended last before it began: the best guess at what it waited for. -1: none."""
+    by_end = np.lexsort((ops.number, ops.end, ops.rank))
+    found = np.full(len(ops), NONE)
+    bounds = np.flatnonzero(np.concatenate([[True], np.diff(ops.rank[by_end]) != 0, [True]]))
+    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+        mine = by_end[low:high]
+        long = mine[ops.end[mine] > ops.start[mine]]  # one without a duration could be its own last
+        at = np.searchsorted(ops.end[long], ops.start[mine], side="right") - 1
+        found[mine] = np.where(at >= 0, long[np.maximum(at, 0)] if len(long) else NONE, NONE)
+    return found
+
+
+def _binding(ops: Ops, begin: np.ndarray, source: np.ndarray, target: np.ndarray, at_start: np.ndarray) -> np.ndarray:
+    binding = np.full(len(ops), NONE)
+    when = np.where(at_start, begin[source], ops.end[source])
+    latest = np.full(len(ops), np.iinfo(np.int64).min)
+    np.maximum.at(latest, target, when)
+    best = np.flatnonzero(when == latest[target])[::-1]  # edges of streams come first in the list: they are written last
+    binding[target[best]] = best
+    return binding

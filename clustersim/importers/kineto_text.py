@@ -1,0 +1,206 @@
+"""The text of a profiler file, in pieces: whole events at a time, so that a file larger than memory can be read.
+
+A file is an object with ``traceEvents`` (PyTorch), or a bare list of events. Blocks of text are cut where an event ends. A cut is
+guessed from the text and proved by decoding: a piece that ends inside a string or inside an event is no JSON. Only where the guess
+fails, as in the last block, are the brackets counted.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+
+from clustersim.errors import InputError
+
+BLOCK = 4 << 20
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
+_FOREIGN = '{}: not a PyTorch profiler trace: "traceEvents" is missing'
+_LONGEST = 128 << 20
+_NEAR = 1 << 14  # how far from the end of a block a cut is looked for
+_SPACE = b" \t\r\n,"
+_OPEN, _CLOSE = re.compile(rb"\s*\["), re.compile(rb"\s*\]")
+
+Decode = Callable[[bytes], list]
+
+
+@dataclass
+class Header:
+    """What a file says beside its events, filled while the events are read; ``bare``: the file is a list of events alone."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    bare: bool = False
+
+
+def pieces(path: Path, decode: Decode, header: Header, block: int = BLOCK) -> Iterator[list]:
+    """Lists of decoded events, in the order of the file; ``header`` is complete when the last has been given.
+
+    ``decode`` turns the text of a JSON list into a list, and raises ValueError where it is no JSON.
+    """
+    blocks = _blocks(path, block)
+    text = _to_events(path, blocks, header)
+    for more in blocks:
+        text = (text + more).lstrip(_SPACE)
+        cut = _guess(text)
+        events = _try(decode, text[: cut[0]]) if cut else None
+        if cut and events is not None:
+            text = text[cut[1] :]
+            yield events
+            continue
+        end, closed = _last_event(text)
+        if end:
+            yield _decoded(path, decode, text[:end])
+            text = text[end:].lstrip(_SPACE)
+        if closed:
+            yield from _rest(path, decode, text, blocks, header)
+            return
+        if len(text) > _LONGEST:
+            raise InputError(f"{path}: invalid JSON: an event of more than {_LONGEST >> 20} MiB")
+    text = text.lstrip(_SPACE)
+    end, closed = _last_event(text)
+    if not closed:
+        raise InputError(f"{path}: the file ends inside its events: it is truncated")
+    if end:
+        yield _decoded(path, decode, text[:end])
+    yield from _rest(path, decode, text[end:].lstrip(_SPACE), blocks, header)
+
+
+def _rest(path: Path, decode: Decode, text: bytes, blocks: Iterator[bytes], header: Header) -> Iterator[list]:
+    """What comes behind the last event: the end of the list, and further values."""
+    close = _CLOSE.match(text)
+    if not close:  # something other than an object is last in the list
+        close_at = text.index(b"]")
+        yield _decoded(path, decode, text[:close_at])
+        text = text[close_at + 1 :]
+    else:
+        text = text[close.end() :]
+    text = (text + b"".join(blocks)).strip()
+    if header.bare:
+        if text:
+            raise InputError(f"{path}: invalid JSON: text behind the list of events")
+        return
+    header.values |= _object(path, b"{" + text.removeprefix(b","))
+
+
+def _to_events(path: Path, blocks: Iterator[bytes], header: Header) -> bytes:
+    """Reads on to the first event; the text from there."""
+    text = b""
+    for more in blocks:
+        begin = max(0, len(text) - len(b'"traceEvents" : ['))
+        text = (text + more).removeprefix(b"\xef\xbb\xbf")
+        bare = _OPEN.match(text)
+        if bare:
+            header.bare = True
+            return text[bare.end() :]
+        found = _EVENTS.search(text, begin)
+        if found:
+            header.values |= _object(path, text[: found.start()].rstrip().removesuffix(b",") + b"}")
+            return text[found.end() :]
+        if len(text) > _LONGEST:
+            break
+    else:
+        _object(path, text)
+    raise InputError(_FOREIGN.format(path))
+
+
+def _guess(text: bytes) -> tuple[int, int] | None:
+    """Where the last event but one probably ends, and where the last begins."""
+    last = None
+    for last in _BETWEEN.finditer(text, max(0, len(text) - _NEAR)):
+        pass
+    return (last.start() + 1, last.end()) if last else None
+
+
+def _last_event(text: bytes) -> tuple[int, bool]:
+    """Where the last whole event ends (0: there is none), and whether the list of events ends behind it: by counting brackets.
+
+    >>> _last_event(b'{"a": "}]"}, {"b": [{}]}, {"c'), _last_event(b'{}, {} ], "x": []}'), _last_event(b' ]}')
+    ((24, False), (6, True), (0, True))
+    """
+    letters = np.frombuffer(text, dtype=np.uint8)
+    marks = np.flatnonzero((letters == 34) | ((letters | 32) == 123) | ((letters | 32) == 125))  # " and { [ and } ]
+    kinds = letters[marks]
+    quotes = kinds == 34
+    if b"\\" in text:
+        real = np.ones(len(marks), dtype=bool)
+        real[np.flatnonzero(quotes)[_escaped(letters, marks[quotes])]] = False
+        marks, kinds, quotes = marks[real], kinds[real], quotes[real]
+    outside = (np.cumsum(quotes) % 2 == 0) & ~quotes
+    marks, kinds = marks[outside], kinds[outside]
+    depth = np.cumsum(np.where((kinds | 32) == 123, 1, -1))
+    below = np.flatnonzero(depth < 0)
+    stop = below[0] if len(below) else len(depth)
+    ends = np.flatnonzero((depth[:stop] == 0) & (kinds[:stop] == 125))
+    return (int(marks[ends[-1]]) + 1 if len(ends) else 0), bool(len(below))
+
+
+def _escaped(letters: np.ndarray, quotes: np.ndarray) -> np.ndarray:
+    """Which of the quotes have an odd number of backslashes before them."""
+    odd = np.zeros(len(quotes), dtype=bool)
+    here, back = np.arange(len(quotes)), 1
+    while len(here):
+        here = here[(quotes[here] >= back) & (letters[np.maximum(quotes[here] - back, 0)] == 92)]
+        odd[here] = ~odd[here]
+        back += 1
+    return odd
+
+
+def _try(decode: Decode, text: bytes) -> list | None:
+    try:
+        return decode(b"[" + text + b"]")
+    except ValueError:
+        return None
+
+
+def _decoded(path: Path, decode: Decode, text: bytes) -> list:
+    try:
+        return decode(b"[" + text.strip().removesuffix(b",") + b"]")
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: invalid JSON in the events: {error}") from None
+
+
+def _object(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        try:
+            value = msgspec.json.decode(text)
+        except ValueError:
+            value = json.loads(text.decode(errors="replace"), strict=False)
+    except (ValueError, RecursionError) as error:
+        kind = "the file is empty" if not text.strip() else f"invalid JSON: {error}"
+        raise InputError(f"{path}: {kind}") from None
+    if not isinstance(value, dict):
+        raise InputError(_FOREIGN.format(path))
+    return value
+
+
+def _blocks(path: Path, block: int) -> Iterator[bytes]:
+    """The unpacked text; the next block is read while this one is worked on."""
+    try:
+        with _open(path) as file, ThreadPoolExecutor(1) as reader:
+            coming = reader.submit(file.read, block)
+            while now := coming.result():
+                coming = reader.submit(file.read, block)
+                yield now
+    except EOFError:
+        raise InputError(f"{path}: the gzip file is truncated") from None
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: the gzip file is damaged: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def _open(path: Path) -> IO[bytes]:
+    """By the first bytes, whatever the name says."""
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if packed else open(path, "rb")
