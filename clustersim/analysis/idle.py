@@ -85,8 +85,9 @@ class _Attribution:
             at = np.flatnonzero(cause == name)
             self._give(name, at, self.start[at])
         at = np.flatnonzero(cause == "")
-        rows = on_line(self.ops, self.line, self.ops.family == COMPUTES)
-        rows = rows[self.ops.end[rows] > self.ops.start[rows]]  # those without a duration end no idle
+        inside = (self.ops.start >= self.line.begin) & (self.ops.start <= self.line.end)
+        lasting = self.ops.end > self.ops.start  # one without a duration ends no idle
+        rows = on_line(self.ops, self.line, (self.ops.family == COMPUTES) & inside & lasting)
         start = self.ops.start[rows] + self.line.offset(self.ops.rank[rows])
         order = np.argsort(start, kind="stable")
         return at, rows[order][np.searchsorted(start[order], self.end[at])]

@@ -36,21 +36,23 @@ def critical_path(ops: Ops, joined: Activities, graph: Graph, begin_ps: int) -> 
     From the op that ends last back through what made each op begin: the last to arrive in its collective, and what made that ready. An
     op that nothing explains is behind a ``wait``, whose ``op`` is the one that waited. At equal times the lowest op.
     """
-    start, ready = joined.begin_of_op(), ops.start if ops.profiled else ops.ready
+    start, ready = joined.begin_of_op(), ops.ready
     names = [str(name) for name in ops.kind.categories]
     pieces: list[tuple[int, str, int, int]] = []
     now = int(ops.end.max())
     op = int(np.argmax(ops.end))
     while op != NONE:
-        pieces.append((op, names[ops.kind.codes[op]], int(start[op]), now))
-        last = int(joined.last[joined.of_op[op]])
-        if ready[op] == ready[last]:
+        begin, last = int(start[op]), int(joined.last[joined.of_op[op]])
+        if now < begin:  # a measured kernel that still waits for the others when the next op begins
+            begin, last = int(ready[op]), op
+        elif ready[op] == ready[last]:
             last = op
+        pieces.append((op, names[ops.kind.codes[op]], begin, now))
         now, edge = int(ready[last]), int(graph.binding[last])
         if edge == NONE:
             break
         op = int(graph.source[edge])
-        until = int(start[op] if graph.at_start[edge] else ops.end[op])
+        until = int(start[op]) if graph.at_start[edge] else min(int(ops.end[op]), now)
         pieces.append((last, WAIT, until, now))
         now = until
     pieces.append((op, WAIT, begin_ps, now))
@@ -105,6 +107,6 @@ def _weighted(ops: Ops, joined: Activities, graph: Graph) -> tuple[np.ndarray, n
     explained = np.zeros(len(ops), dtype=np.int64)  # when all that the op waits for was there
     last = graph.binding[bound]
     explained[bound] = np.where(graph.at_start[last], begin[graph.source[last]], ops.end[graph.source[last]])
-    lag = (ops.start if ops.profiled else ops.ready) - explained
+    lag = ops.ready - explained
     when = np.where(at_start, begin[source], ops.end[source])
     return source, target, begin[target] - lag[target] - when, at_start

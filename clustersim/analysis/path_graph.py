@@ -36,20 +36,24 @@ class Graph:
 
 
 def build_graph(ops: Ops, joined: Activities, dependencies: pd.DataFrame) -> Graph:
-    """InputError where an op began before what it depends on had ended, or a dependency names an op that is not there."""
+    """InputError where an op began before what it depends on had ended, or a dependency names an op that is not there.
+
+    A measured trace has no dependencies: an op is taken to come after what its rank was doing when it began, or else did last.
+    """
     needs, on = _dependencies(ops, dependencies)
     depth = _depths(ops, joined, needs, on)
     begin = joined.begin_of_op()
-    order = np.lexsort((joined.of_op, depth[joined.of_op], begin, ops.lane))
-    follows = ops.lane[order[1:]] == ops.lane[order[:-1]]
-    before, after = order[:-1][follows], order[1:][follows]
-    at_start = _frees_at_once(ops, len(dependencies) > 0, before) | (ops.end[before] > ops.ready[after])
-    links = [(before, after, at_start), (on, needs, np.zeros(len(on), dtype=bool))]
     if ops.profiled:
-        last = _ended_last(ops)
-        rows = np.flatnonzero(last >= 0)
-        links.append((last[rows], rows, np.zeros(len(rows), dtype=bool)))
-    source, target, at_start = (np.concatenate(column) for column in zip(*links, strict=True))
+        last = _doing(ops)
+        target = np.flatnonzero(last != NONE)
+        source, at_start = last[target], np.zeros(len(target), dtype=bool)
+    else:
+        order = np.lexsort((joined.of_op, depth[joined.of_op], begin, ops.lane))
+        follows = ops.lane[order[1:]] == ops.lane[order[:-1]]
+        before, after = order[:-1][follows], order[1:][follows]
+        free = _frees_at_once(ops, before) | (ops.end[before] > ops.ready[after])
+        source, target = np.concatenate([before, on]), np.concatenate([after, needs])
+        at_start = np.concatenate([free, np.zeros(len(on), dtype=bool)])
     activities = np.lexsort((np.arange(len(joined)), depth, joined.begin))
     return Graph(source, target, at_start, activities, _binding(ops, begin, source, target, at_start))
 
@@ -80,10 +84,10 @@ def _rows(numbers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return at if order is None else order[at]
 
 
-def _frees_at_once(ops: Ops, simulated: bool, rows: np.ndarray) -> np.ndarray:
+def _frees_at_once(ops: Ops, rows: np.ndarray) -> np.ndarray:
     """Whether a send or receive leaves its stream free while it is under way, as on links that only delay: then some overlap."""
     messages = np.flatnonzero(ops.is_kind("send", "recv"))
-    if ops.profiled or not simulated or not len(messages):
+    if not len(messages):
         return np.zeros(len(rows), dtype=bool)
     order = messages[np.lexsort((ops.number[messages], ops.start[messages], ops.lane[messages]))]
     one, other = order[:-1], order[1:]
@@ -111,22 +115,24 @@ def _depths(ops: Ops, joined: Activities, needs: np.ndarray, on: np.ndarray) -> 
     raise InputError("dependencies: ops without a duration wait for one another in a circle")
 
 
-def _ended_last(ops: Ops) -> np.ndarray:
-    """By op of a measured trace, the op of its rank that ended last before it began: the best guess at what it waited for. -1: none."""
-    by_end = np.lexsort((ops.number, ops.end, ops.rank))
+def _doing(ops: Ops) -> np.ndarray:
+    """By op, of those of its rank that began before it the one that ended last; NONE where there is none."""
+    by_start = np.lexsort((ops.number, ops.start, ops.rank))
     found = np.full(len(ops), NONE)
-    bounds = np.flatnonzero(np.concatenate([[True], np.diff(ops.rank[by_end]) != 0, [True]]))
+    bounds = np.flatnonzero(np.concatenate([[True], np.diff(ops.rank[by_start]) != 0, [True]]))
     for low, high in zip(bounds[:-1], bounds[1:], strict=True):
-        mine = by_end[low:high]
-        long = mine[ops.end[mine] > ops.start[mine]]  # one without a duration could be its own last
-        at = np.searchsorted(ops.end[long], ops.start[mine], side="right") - 1
-        found[mine] = np.where(at >= 0, long[np.maximum(at, 0)] if len(long) else NONE, NONE)
+        mine = by_start[low:high]
+        end, start = ops.end[mine], ops.start[mine]
+        new = np.concatenate([[True], end[1:] > np.maximum.accumulate(end)[:-1]])
+        longest = np.maximum.accumulate(np.where(new, np.arange(len(mine)), 0))
+        earlier = np.searchsorted(start, start)  # how many began strictly before
+        found[mine] = np.where(earlier > 0, mine[longest[np.maximum(earlier - 1, 0)]], NONE)
     return found
 
 
 def _binding(ops: Ops, begin: np.ndarray, source: np.ndarray, target: np.ndarray, at_start: np.ndarray) -> np.ndarray:
     binding = np.full(len(ops), NONE)
-    when = np.where(at_start, begin[source], ops.end[source])
+    when = np.where(at_start, begin[source], np.minimum(ops.end[source], ops.ready[target]))
     latest = np.full(len(ops), np.iinfo(np.int64).min)
     np.maximum.at(latest, target, when)
     best = np.flatnonzero(when == latest[target])[::-1]  # edges of streams come first in the list: they are written last

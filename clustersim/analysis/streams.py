@@ -24,16 +24,16 @@ FAMILIES = ("tensor", "context", "expert", "pipeline", "data", "offload", *PROFI
 COMPUTES, COPIES, OTHER = -1, -2, -3
 _FAMILY_OF = {**COMMUNICATION, **{name: name for name in PROFILED_COMMUNICATION}}
 _MOST = 2**62
-PS = 1e-12
 
 
 @dataclass(frozen=True)
 class Ops:
     """Columns by op, in the order of the table, times in ps.
 
-    ``start``: of compute, or of the transfer, which begins when the last participant has arrived; ``ready``: since when the op waited
-    for the others; ``family``: a position in FAMILIES, or COMPUTES, COPIES, OTHER; ``lane``: a number for each stream of each rank;
-    ``number``: the names by which dependencies know the ops. ``profiled``: measured, where communication has its waits inside.
+    ``start``: of compute, or of the transfer, which begins when the last participant has arrived; ``ready``: since when the op has
+    waited for the others; ``wait``: how long it did; ``family``: a position in FAMILIES, or COMPUTES, COPIES, OTHER; ``lane``: a number for each stream of each rank;
+    ``number``: the names by which dependencies know the ops. ``profiled``: measured, where a
+    kernel that communicates waits inside: its ``ready`` is its start, and the transfer begins a ``wait`` later.
     """
 
     number: np.ndarray
@@ -47,6 +47,7 @@ class Ops:
     start: np.ndarray
     end: np.ndarray
     ready: np.ndarray
+    wait: np.ndarray
     profiled: bool
 
     def __len__(self) -> int:
@@ -74,6 +75,7 @@ def read_ops(trace: Trace) -> Ops:
             raise InputError(f"ops: row {int(np.argmax(wrong))} {what}")
     names = [str(name) for name in kind.categories]
     families = np.array([_family(name) for name in names], dtype=np.int8)
+    profiled = is_profiled(names)
     group = pd.Categorical(table["group"]).codes.astype(np.int64) if "group" in table else np.full(len(table), -1)
     ranks, rank_code = np.unique(rank, return_inverse=True)
     return Ops(
@@ -87,8 +89,9 @@ def read_ops(trace: Trace) -> Ops:
         size=_whole(table, "bytes"),
         start=start,
         end=end,
-        ready=start - wait,
-        profiled=is_profiled(names),
+        ready=start if profiled else start - wait,
+        wait=wait,
+        profiled=profiled,
     )
 
 

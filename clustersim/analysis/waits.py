@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from clustersim.analysis.streams import FAMILIES, PS, Ops
+from clustersim.analysis.streams import FAMILIES, Ops
+from clustersim.units import PS_PER_S
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,9 @@ def find_activities(ops: Ops) -> Activities:
 def _joined(ops: Ops, of_op: np.ndarray) -> Activities:
     count = int(of_op.max()) + 1
     members = np.bincount(of_op, minlength=count)
-    arrival = ops.start if ops.profiled else ops.ready
     if count == len(ops):  # each op by itself, in the order of the table
         return Activities(of_op, ops.start, ops.end, np.arange(count), members)
-    order = np.lexsort((-np.arange(len(ops)), arrival, of_op))
+    order = np.lexsort((-np.arange(len(ops)), ops.ready, of_op))
     last = order[np.cumsum(members) - 1]
     begin, end = np.full(count, np.iinfo(np.int64).min), np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(begin, of_op, ops.start)
@@ -117,9 +117,9 @@ def _unsorted(order: np.ndarray, values: np.ndarray) -> np.ndarray:
     return result
 
 
-def waits(ops: Ops, joined: Activities) -> np.ndarray:
-    """By op, the last arrival minus its own, in ps: 0 where it does not communicate."""
-    return np.where(ops.communicates, np.maximum(joined.begin_of_op() - (ops.start if ops.profiled else ops.ready), 0), 0)
+def waits(ops: Ops) -> np.ndarray:
+    """By op, the last arrival minus its own, in ps: 0 where it does not communicate. What the table says, as ranks may be missing."""
+    return np.where(ops.communicates, ops.wait, 0)
 
 
 def contention(ops: Ops, joined: Activities) -> np.ndarray:
@@ -143,19 +143,19 @@ def collective_waits(ops: Ops, joined: Activities) -> pd.DataFrame:
     over the ops; longest_wait_s. Seconds: such sums may be more than 64 bits of picoseconds.
     """
     rows = np.flatnonzero(ops.communicates)
-    wait, excess = waits(ops, joined)[rows], contention(ops, joined)[rows]
+    wait, excess = waits(ops)[rows], contention(ops, joined)[rows]
     table = pd.DataFrame({"kind": ops.kind.codes[rows], "family": ops.family[rows], "wait": wait.astype(float), "excess": excess.astype(float)})
-    table["transfer"] = (ops.end[rows] - np.maximum(joined.begin_of_op()[rows], ops.start[rows])).astype(float)
+    table["transfer"] = (ops.end[rows] - ops.start[rows] - (wait if ops.profiled else 0)).astype(float)
     by_kind = table.groupby("kind", sort=True)
     return pd.DataFrame(
         {
             "family": [FAMILIES[family] for family in by_kind["family"].first()],
             "kind": [str(ops.kind.categories[code]) for code in by_kind.groups],
             "ops": by_kind.size().to_numpy(),
-            "wait_s": by_kind["wait"].sum().to_numpy() * PS,
-            "longest_wait_s": by_kind["wait"].max().to_numpy() * PS,
-            "transfer_s": by_kind["transfer"].sum().to_numpy() * PS,
-            "contention_s": by_kind["excess"].sum().to_numpy() * PS,
+            "wait_s": by_kind["wait"].sum().to_numpy() / PS_PER_S,
+            "longest_wait_s": by_kind["wait"].max().to_numpy() / PS_PER_S,
+            "transfer_s": by_kind["transfer"].sum().to_numpy() / PS_PER_S,
+            "contention_s": by_kind["excess"].sum().to_numpy() / PS_PER_S,
         }
     )
 
@@ -167,10 +167,10 @@ def stragglers(ops: Ops, joined: Activities) -> pd.DataFrame:
     """
     rows = np.flatnonzero(ops.communicates & ~ops.is_kind("send", "recv"))
     late = ops.rank[joined.last[joined.of_op[rows]]]
-    wait = waits(ops, joined)[rows].astype(float)
+    wait = waits(ops)[rows].astype(float)
     ranks, code = np.unique(ops.rank, return_inverse=True)
     found = pd.DataFrame({"rank": late, "wait": wait, "activity": joined.of_op[rows]})
     found = found[found["wait"] > 0]
     by_rank = found.groupby("rank")
-    table = pd.DataFrame({"waited_for_s": by_rank["wait"].sum() * PS, "collectives": by_rank["activity"].nunique()})
+    table = pd.DataFrame({"waited_for_s": by_rank["wait"].sum() / PS_PER_S, "collectives": by_rank["activity"].nunique()})
     return table.reindex(ranks, fill_value=0).rename_axis("rank").reset_index()

@@ -62,9 +62,17 @@ def read_wiring(section: Section, overrides: Overrides, whole: bool) -> Wiring:
             nodes.append(_node(device) if isinstance(value, Mapping) else None)
         else:
             devices.append((name, kind))
+            _refuse_without_effect(device, kind)
     if not gpus:
         section.error("devices", "no device is a gpu; expected at least one")
     return Wiring(tuple(gpus), tuple(devices), tuple(forwarding), _read_links(section, {*given}, overrides), tuple(nodes))
+
+
+def _refuse_without_effect(device: Section, kind: str) -> None:
+    if "node" in device:
+        device.error("node", f"a {kind} belongs to no node; allowed at a gpu")
+    if "forwards" in device and kind != "nic":
+        device.error("forwards", f"a {kind} passes on what is not its own anyway; allowed at a gpu or a nic")
 
 
 def nodes_of(wiring: Wiring, section: Section) -> tuple[int, int]:

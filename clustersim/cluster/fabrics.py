@@ -191,8 +191,9 @@ class Tiers:
     def least_nodes(self) -> int:
         if self.rails:
             return 2 * self.rails
-        below = math.prod(tier.children for tier in self.tiers[:-1])
-        return max(2, -(-2 * below // self.nics))
+        below, held = (math.prod(tier.children for tier in tiers) for tiers in (self.tiers[:-1], self.tiers))
+        wanted = max(2, -(-2 * below // self.nics))
+        return max(1, min(wanted, held // self.nics)) if held else wanted  # without ports the last level joins everything
 
     def sized(self, nodes: int) -> Tiers:
         fabric = replace(self, nodes=nodes)

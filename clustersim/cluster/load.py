@@ -137,9 +137,12 @@ def _read_collectives(top: Section, cluster: Cluster) -> Cluster:
         section.error("in_switch", "the nodes have no NVSwitch that could reduce; leave this out")
     if in_switch is not None and in_switch < _LEAST_IN_SWITCH:
         section.error("in_switch", f"expected a number from {_LEAST_IN_SWITCH:g} to 1, got {document.shown(in_switch)}")
+    algorithms = _read_algorithms(section)
+    if "algorithms" in section and "in-switch" in algorithms and in_switch is None:
+        section.error("algorithms", "in-switch needs `in_switch:`, the share of the links that it reaches; add that, or leave it out here")
     return replace(
         cluster,
-        algorithms=_read_algorithms(section),
+        algorithms=algorithms,
         protocols=read_protocols(section),
         in_switch=None if in_switch is None else Fraction(in_switch).limit_denominator(10**6),
     )

@@ -43,6 +43,8 @@ def read_node(node: Section, overrides: Overrides) -> Node:
     gpus = node.integer("gpus", maximum=_MAX_GPUS)
     nics = node.integer("nics", 0, minimum=0, maximum=_MAX_GPUS)
     nic_of_gpu = _read_affinity(node, gpus, nics)
+    if "pcie" not in node:
+        node.error("", "key 'pcie' is missing: GPUs and adapters reach the host over it; expected {bandwidth: 32 GB/s, latency: 0.5 us}")
     pcie = node.section("pcie", (*LINK_KEYS, "gpus_per_switch"))
     per_switch = pcie.integer("gpus_per_switch", 1, maximum=gpus)
     switches = -(-gpus // per_switch)

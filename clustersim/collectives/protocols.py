@@ -63,6 +63,8 @@ def read_protocols(collectives: Section) -> tuple[Protocol, ...]:
 
 def _read(section: Section, name: str) -> Protocol:
     one = section.section(name, ("base", *_HOPS, "wire"))
+    if not one.data:
+        section.error(name, f"a protocol that costs nothing would always be taken; expected some of base, {', '.join(_HOPS)}, wire")
     wire = one.number("wire", 1.0, low=0.0, high=_MOST_WIRE)
     if wire < 1:
         one.error("wire", f"a byte of payload takes at least one on the wire, got {wire:g}; allowed: 1 to {_MOST_WIRE:g}")

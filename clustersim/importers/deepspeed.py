@@ -49,7 +49,7 @@ _REASONS = {
     "zero_optimization.allgather_partitions": "parameters are gathered by all-gather",
     "zero_optimization.offload_param": "parameters on the host are not simulated",
     "zero_optimization.cpu_offload": "an old key; offload_optimizer says the same",
-    "zero_optimization.zero_hpz_partition_size": f"{_HYBRID} would divide gradients and the optimizer's state over as few too, which hpZ does not",
+    "zero_optimization.zero_hpz_partition_size": f"{_HYBRID} would divide gradients and optimizer state over as few too",
     "zero_optimization.mics_shard_size": f"{_HYBRID} would sum gradients between its groups after every micro-batch, MiCS does once a step",
     "zero_optimization.zero_quantized_weights": _QUANTIZED,
     "zero_optimization.zero_quantized_gradients": _QUANTIZED,
@@ -257,7 +257,8 @@ def _offload(read: Document, stage: int, unused: list[str]) -> dict[str, Entry]:
     section = _section(read, _OFFLOAD)
     device = section.text("device", "none")
     if device != "cpu" or stage == 0:
-        reason = "only with ZeRO" if stage == 0 else "nothing is offloaded" if device == "none" else f"device {remark(device)} is not simulated"
+        reason = "nothing is offloaded" if device == "none" else f"device {remark(device)} is not simulated"
+        reason = "only with ZeRO" if stage == 0 else reason
         unused.append(f"{_OFFLOAD}: {reason}")
         return {}
     if section.data.get("ratio", 1) != 1:

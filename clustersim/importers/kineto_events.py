@@ -39,9 +39,9 @@ class _Args(msgspec.Struct, gc=False):
 
 
 class _Event(msgspec.Struct, gc=False):
-    ph: Any = None
-    cat: Any = None
-    name: Any = None
+    ph: str | None = None
+    cat: str | None = None
+    name: str | None = None
     ts: Any = None
     dur: Any = None
     tid: Any = None
@@ -134,7 +134,8 @@ class _Reader:
             events = _DECODE.decode(text)
         except (msgspec.MsgspecError, RecursionError) as error:
             return self._lenient(text, error)
-        if any(type(event.ts) is float and not -_EXACT < event.ts < _EXACT for event in events):
+        starts = [event.ts for event in events]
+        if float in set(map(type, starts)) and any(type(start) is float and not -_EXACT < start < _EXACT for start in starts):
             return _DECODE_EXACT.decode(text)
         return events
 
@@ -147,27 +148,15 @@ class _Reader:
         return [_event(one) for one in values if isinstance(one, dict)]
 
     def add(self, events: list) -> None:
-        device, hosts, others, steps = [], [], [], []
-        for event in events:
-            if event.ph != "X":
-                continue
-            args, category = event.args, event.cat
-            self.found[category if type(category) is str else ""] += 1
-            if args is not None and type(args.stream) is int and args.stream != -1:
-                device.append(event)
-            elif type(category) is not str or category == "Trace":
-                continue
-            elif category in DEVICE:
-                device.append(event)
-            elif args is None or type(args.correlation) is not int:
-                others.append(event)
-            else:
-                hosts.append(event)
-            if type(event.name) is str and event.name.startswith("ProfilerStep"):
-                steps.append(event)
+        events = [event for event in events if event.ph == "X"]
+        self.found.update([event.cat or "" for event in events])
+        device = [event for event in events if event.cat in DEVICE or _given(event.args)]
+        hosts = [event for event in events if not (event.cat in DEVICE or event.cat is None or event.cat == "Trace" or _given(event.args))]
         self._keep_device(device)
-        self._keep_hosts(hosts, others)
-        self._keep_steps(steps)
+        self._keep_hosts(hosts)
+        steps = [event for event in events if event.name is not None and event.name.startswith("ProfilerStep")]
+        if steps:
+            self._keep_steps(steps)
 
     def _times(self, events: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Start, end, and which events have both."""
@@ -188,23 +177,24 @@ class _Reader:
         args = [event.args or _NO_ARGS for event in events]
         codes = {name: self.tables[name] for name in self.tables}
         columns = {
-            "category": [_code(codes["category"], event.cat if type(event.cat) is str else "") for event in events],
-            "name": [_code(codes["name"], event.name if type(event.name) is str else "") for event in events],
+            "category": [_code(codes["category"], event.cat or "") for event in events],
+            "name": [_code(codes["name"], event.name or "") for event in events],
             "stream": [_code(codes["stream"], _stream(event, own)) for event, own in zip(events, args, strict=True)],
             "arguments": [0 if own.collective is None and own.size is None else _code(codes["arguments"], _arguments(own)) for own in args],
             "bytes": [own.bytes if type(own.bytes) is int and 0 <= own.bytes < 2**63 else 0 for own in args],
-            "given": [type(own.stream) is int and own.stream != -1 for own in args],
+            "given": [_given(own) for own in args],
             "correlation": [_whole(own.correlation) for own in args],
         }
-        self.dropped["without a name (kept)"] += sum(type(event.name) is not str for event in events)
+        self.dropped["without a name (kept)"] += sum(event.name is None for event in events)
         arrays = {name: np.array(column, dtype=np.int64)[good] for name, column in columns.items()}
         self.parts.append(arrays | {"start_ns": start[good], "end_ns": end[good]})
 
-    def _keep_hosts(self, hosts: list, others: list) -> None:
-        start, _, good = self._times(hosts)
-        self.hosts.append((np.array([_whole(event.args.correlation) for event in hosts], dtype=np.int64)[good], start[good]))
-        start, _, good = self._times(others)
-        self.first_host_ns = min(self.first_host_ns, int(start[good].min(initial=NEVER)))
+    def _keep_hosts(self, events: list) -> None:
+        start, _, good = self._times(events)
+        correlation = np.array([-1 if event.args is None else _whole(event.args.correlation) for event in events], dtype=np.int64)
+        self.first_host_ns = min(self.first_host_ns, int(start[good & (correlation == -1)].min(initial=NEVER)))
+        good &= correlation != -1
+        self.hosts.append((correlation[good], start[good]))
 
     def _keep_steps(self, events: list) -> None:
         start, end, good = self._times(events)
@@ -217,9 +207,8 @@ class _Reader:
         device = {name: np.concatenate([np.zeros(0, np.int64), *(part[name] for part in self.parts)]) for name in columns}
         correlation, start = (np.concatenate([np.zeros(0, np.int64), *(part[side] for part in self.hosts)]) for side in (0, 1))
         device["launch_ns"] = _launches(device["correlation"], correlation, start)
-        first = min(self.first_host_ns, int(start[correlation == -1].min(initial=NEVER)))
         tables = (tuple(self.tables[name]) for name in ("category", "name", "stream", "arguments"))
-        return FileEvents(path, header, device, *tables, tuple(self.steps), self.found, +self.dropped, self.fractional, first)
+        return FileEvents(path, header, device, *tables, tuple(self.steps), self.found, +self.dropped, self.fractional, self.first_host_ns)
 
 
 def _launches(wanted: np.ndarray, correlation: np.ndarray, start: np.ndarray) -> np.ndarray:
@@ -234,6 +223,10 @@ def _launches(wanted: np.ndarray, correlation: np.ndarray, start: np.ndarray) ->
         return np.full(len(wanted), NEVER)
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where((known[place] == wanted) & (wanted != -1), start[order][first][place], NEVER)
+
+
+def _given(args: _Args | None) -> bool:
+    return args is not None and type(args.stream) is int and args.stream != -1
 
 
 def _code(table: dict, key: Any) -> int:
@@ -261,4 +254,5 @@ def _event(value: dict) -> _Event:
     args = value.get("args")
     names = zip(_Args.__struct_fields__, _Args.__struct_encode_fields__, strict=True)
     own = _Args(**{name: args.get(key) for name, key in names}) if isinstance(args, dict) else None
-    return _Event(**{name: value.get(name) for name in _Event.__struct_fields__ if name != "args"}, args=own)
+    texts = {name: value[name] for name in ("ph", "cat", "name") if isinstance(value.get(name), str)}
+    return _Event(**texts, ts=value.get("ts"), dur=value.get("dur"), tid=value.get("tid"), args=own)

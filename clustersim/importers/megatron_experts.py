@@ -139,8 +139,9 @@ def _with_whole_experts(arguments: Arguments, degree: int, tensor: int, notes: l
         arguments.fail(_TENSOR, f"experts are divided over all {tensor} tensor ranks; allowed: {tensor}, or 1 for whole experts")
     if degree % tensor:
         arguments.fail(
-            _TENSOR, f"whole experts take {_DEGREE} in multiples of the {tensor} tensor ranks, got {degree}; allowed: {tensor}, or without it"
-        )
+            _TENSOR, f"whole experts take {_DEGREE} in multiples of the {tensor} tensor ranks, got {degree}; allowed: {tensor}, or without"
+            " the option",
+        )  # fmt: skip
     notes.append(
         f"{_TENSOR} is 1: whole experts on {degree} ranks are taken as experts divided over {tensor} tensor ranks on groups of"
         f" {degree // tensor}; a rank holds and reduces as much, but tensor collectives stand at the experts too"

@@ -75,7 +75,9 @@ def _ends(arguments: Arguments, layers: int, pipeline: int) -> list[int]:
     rest = layers - (first or 0) - (last or 0)
     if rest < between or (rest % between if between else rest):
         option = _LAST if first is None else _FIRST
-        arguments.fail(option, f"leaves {rest} of {layers} layers to {between} other pipeline stages; allowed: what divides evenly over them")
+        arguments.fail(
+            option, f"leaves {rest} of {layers} layers to {between} other pipeline stages; allowed: what divides evenly over them"
+        )
     middle = [rest // between] * between if between else []
     return [*([first] if first is not None else []), *middle, *([last] if last is not None else [])]
 

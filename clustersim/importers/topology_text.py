@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clustersim.importers.gpus import Generation
 from clustersim.importers.common import commented, remark, scalar
 from clustersim.importers.node import Node, Nvlinks, PcieDevice
 from clustersim.units import parse
@@ -116,7 +117,7 @@ def _nvlink_lines(node: Node, nvlinks: Nvlinks) -> list[str]:
     return [
         "  nvlink:",
         *shape,
-        commented(f"    efficiency: {generation.nvlink_efficiency}", f"NCCL src/graph/topo.h, share of a link, {known}"),
+        commented(f"    efficiency: {generation.nvlink_efficiency}", f"{_efficiency_source(generation)}, share of a link, {known}"),
         commented(f"    latency: {latency[0]}", latency[1]),
     ]
 
@@ -132,6 +133,10 @@ def _explicit_lines(node: Node) -> list[str]:
     return ["  devices:", *devices, "  links:                     # each both ways", *_nvlink_items(node), *_pcie_items(node)]
 
 
+def _efficiency_source(generation: Generation) -> str:
+    return "fit of dgx-a100.yaml" if generation.label == "A100" else "NCCL src/graph/topo.h"
+
+
 def _names(prefix: str, things: tuple[object, ...]) -> list[str]:
     return [f"{prefix}{number}" for number in range(len(things))]
 
@@ -143,7 +148,7 @@ def _nvlink_items(node: Node) -> list[str]:
     rate = f"kind: nvlink, bandwidth: {generation.nvlink_gb_s} GB/s, efficiency: {generation.nvlink_efficiency}"
     return [
         f"    # NVLink: {nvlinks.origin}.",
-        f"    # bandwidth of one link, {_known(node)}; efficiency NCCL src/graph/topo.h; latency such that a route has 0.6 us",
+        f"    # bandwidth of one link, {_known(node)}; efficiency {_efficiency_source(generation)}; latency such that a route has 0.6 us",
         *(
             f"    - {{from: gpu{gpu}, to: nvswitch, count: {count}, {rate}, latency: {_SWITCH_LATENCY[0]}}}"
             for gpu, count in enumerate(nvlinks.uplinks)

@@ -13,7 +13,7 @@ from clustersim import document
 from clustersim.cluster import fabrics, links, meshes, network, routes
 from clustersim.cluster.bisection import bisection
 from clustersim.cluster.describe import describe
-from clustersim.cluster.load import load_cluster
+from clustersim.cluster.load import check_cluster, load_cluster
 from clustersim.cluster.links import Link
 from clustersim.cluster.routes import ONE, Paths
 from clustersim.errors import InputError
@@ -343,3 +343,31 @@ def test_only_the_routes_that_are_asked_for_are_found(tmp_path, monkeypatch):
         for b in range(1, 20):
             cluster.route(0, b)
     assert len(calls) == 19 and set(calls.values()) == {1}
+
+
+@pytest.mark.parametrize(("levels", "nodes"), [("{ports: 4}, {ports: 2}", 2), ("{ports: 3}, {ports: 1}", 1)])
+def test_a_small_tree_is_checked_at_the_size_that_it_holds(tmp_path, levels, nodes):
+    text = BOX % (", ".join([*(f"g{i}: gpu, n{i}: nic" for i in range(3)), "s: nvswitch"]), ", ".join(
+        part
+        for i in range(3)
+        for part in (
+            f"{{from: g{i}, to: s, kind: nvlink, bandwidth: 100 GB/s, latency: 0 us}}",
+            f"{{from: g{i}, to: n{i}, kind: pcie, bandwidth: 100 GB/s, latency: 0 us}}",
+        )
+    ), f"layout: fat-tree, levels: [{levels}]")
+    path = tmp_path / "tree.yaml"
+    path.write_text("name: tree\n" + text)
+    assert check_cluster(str(path)).nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [("{kind: nvswitch, node: 1}", "a nvswitch belongs to no node"), ("{kind: nvswitch, forwards: true}", "passes on what is not its own anyway")],
+)
+def test_keys_without_effect_are_refused(tmp_path, device, words):
+    path = tmp_path / "box.yaml"
+    link = "{from: g0, to: s, kind: nvlink, bandwidth: 1 GB/s, latency: 0 us}"
+    path.write_text(f"name: box\ngpu: {{name: G, memory: 1 GB, memory_bandwidth: 1 GB/s, peak: {{fp16: 1 TFLOP/s}}, efficiency: 1}}\n"
+                    f"devices: {{g0: gpu, s: {device}}}\nlinks: [{link}]\n")
+    with pytest.raises(InputError, match=words):
+        check_cluster(str(path))

@@ -34,6 +34,8 @@ def test_what_is_given_is_read(tmp_path):
     [
         *((f"{{protocols: {value}}}", "protocols: expected a mapping") for value in ("5", "true", "1.5", "[1]", "[[a]]", "x", "0", "[]")),
         ("{protocols: {simple: 5}}", "protocols.simple: expected a mapping"),
+        ("{protocols: {simple: }}", "protocols.simple: a protocol that costs nothing would always be taken"),
+        ("{algorithms: [ring, in-switch]}", "algorithms: in-switch needs `in_switch:`"),
         ("{protocols: {a.b: {base: 1 us}}}", "'a.b' is no name for a protocol"),
         ("{protocols: {simple: {wire: 0.5}}}", "allowed: 1 to 10"),
         ("{protocols: {simple: {wire: 1e-9}}}", "allowed: 1 to 10"),

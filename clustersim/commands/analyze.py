@@ -1,0 +1,253 @@
+"""``clustersim analyze``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.table import Table
+
+from clustersim import units
+from clustersim.analysis.answer import Analysis
+from clustersim.analysis.answer import analyze as analyse
+from clustersim.analysis.answer_text import CAUSE_WORDS, document, family_words, limits, percent
+from clustersim.analysis.answer_window import step_window
+from clustersim.analysis.diff import changes, difference, difference_document
+from clustersim.commands.output import console, print_files, print_json, print_warnings
+from clustersim.errors import InputError
+from clustersim.trace.files import check_writable, read_trace, write_whole
+from clustersim.trace.trace import Trace
+from clustersim.units import PS_PER_S
+
+_SHOWN = 12
+_TABLE = "ops.parquet"
+
+
+def analyze(options: argparse.Namespace) -> None:
+    """Print what limits a step, then where its time goes; with ``--diff`` what changed between two."""
+    if options.diff is not None:
+        _compare(options)
+        return
+    if not options.trace:
+        raise InputError("analyze: expected a run folder or profiler files, for example `clustersim analyze runs/pipeline-shapes`")
+    if options.output is not None:
+        check_writable(Path(options.output))
+    done = _analysed(options.trace, options)
+    paths = [] if options.output is None else _write(done, Path(options.output))
+    if options.json:
+        print_json(document(done))
+        return
+    _print(done)
+    if paths:
+        print_files(paths)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    if options.trace or options.output is not None:
+        raise InputError("analyze: --diff takes two traces and no other, and writes no files")
+    a, b = (_analysed([name], options) for name in options.diff)
+    if options.json:
+        print_json(difference_document(a, b))
+        return
+    out = console()
+    out.print(f"{difference(a, b)}.")
+    out.print(f"A: {limits(a)}.\nB: {limits(b)}.")
+    table = _table("mean over ranks", "A", "B", "change")
+    for name, one, other in [("window", a.window_ps, b.window_ps), *changes(a, b)]:
+        sign = "+" if other >= one else "-"
+        table.add_row(name, _time(one), _time(other), sign + _time(abs(other - one)))
+    out.print(table)
+
+
+# Reading
+
+
+def _analysed(names: list[str], options: argparse.Namespace) -> Analysis:
+    paths = [Path(name) for name in names]
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such run folder or profiler file")
+    try:
+        if any((path / _TABLE).is_file() for path in paths):
+            return _of_run(paths, options)
+        return _of_profile(paths, options)
+    except InputError as error:
+        text = str(error)
+        named = text.startswith(("--", *map(str, paths)))
+        raise InputError(text if named else f"{', '.join(map(str, paths[:3]))}: {text}") from None
+
+
+def _of_run(paths: list[Path], options: argparse.Namespace) -> Analysis:
+    if len(paths) > 1:
+        raise InputError(f"expected one run folder, got {len(paths)} traces; compare two with --diff A B")
+    [folder] = paths
+    trace = read_trace(folder)
+    totals = folder / "link_totals.parquet"
+    try:
+        known = pd.read_parquet(totals, columns=["link", "kind", "links", "capacity_bytes_s"]) if totals.is_file() else None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{totals}: not a readable Parquet table: {' '.join(str(error).split())[:120]}") from None
+    window = _window(options, trace)
+    if options.step is not None:
+        if "micro_batch" not in trace.ops:
+            raise InputError("--step: the ops of this trace have no micro_batch")
+        window = step_window(trace.ops, options.step, _steps(folder))
+    return analyse(trace, window, known)
+
+
+def _steps(folder: Path) -> int:
+    try:
+        steps = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["inputs"].get("steps", 1)
+        return max(1, int(steps))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 1
+
+
+def _of_profile(paths: list[Path], options: argparse.Namespace) -> Analysis:
+    from clustersim.importers.kineto import load_kineto
+
+    imported = load_kineto(paths)
+    print_warnings(str(note) for note in imported.notes)
+    window = _window(options, imported.trace)
+    if options.step is not None:
+        window = _profiled_step(imported.steps, options.step)
+    return analyse(imported.trace, window)
+
+
+def _profiled_step(steps: Any, number: int) -> tuple[int, int]:
+    """From the first begin to the last end of the step on any rank."""
+    table = steps if isinstance(steps, pd.DataFrame) else pd.DataFrame(list(steps))
+    if not len(table):
+        raise InputError("--step: the trace has no ProfilerStep")
+    names = table["step"] if "step" in table else table["name"]
+    mine = table[names.astype(str).str.extract(r"(\d+)$", expand=False) == str(number)]
+    if not len(mine):
+        raise InputError(f"--step: there is no step {number}; the trace has {', '.join(dict.fromkeys(names.astype(str)))}")
+    return int(mine["start_ps"].min()), int(mine["end_ps"].max())
+
+
+def _window(options: argparse.Namespace, trace: Trace) -> tuple[int, int] | None:
+    """What ``--from`` and ``--to`` say; None without them."""
+    if options.start is None and options.end is None:
+        return None
+    if options.step is not None:
+        raise InputError("--step: not together with --from and --to")
+    begin, end = (_seconds(name, text) for name, text in (("--from", options.start), ("--to", options.end)))
+    first, last = (0, trace.makespan_ps)
+    window = first if begin is None else units.to_ps(begin), last if end is None else units.to_ps(end)
+    if window[0] >= min(window[1], last):
+        raise InputError(f"--from, --to: no time of the trace lies between; it ends at {_time(last)}")
+    return window
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return float(units.parse(text, "time"))
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
+# Writing
+
+
+def _write(done: Analysis, folder: Path) -> list[Path]:
+    """The document, the critical path, and the slack of every op where the trace says what ops waited for."""
+    text = json.dumps(document(done), indent=2, allow_nan=False) + "\n"
+    paths = [
+        write_whole(folder / "analysis.json", lambda path: path.write_text(text, encoding="utf-8")),
+        write_whole(folder / "critical_path.parquet", lambda path: done.path.to_parquet(path, index=False)),
+    ]
+    if done.slack is not None:
+        table = pd.DataFrame({"op": done.numbers, "slack_ps": done.slack})
+        paths.append(write_whole(folder / "slack.parquet", lambda path: table.to_parquet(path, index=False)))
+    return paths
+
+
+# Printing
+
+
+def _time(ps: float) -> str:
+    return units.time_text(ps / PS_PER_S)
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _print(done: Analysis) -> None:
+    found = document(done)
+    out = console()
+    out.print(f"{found['limits'][0].upper()}{found['limits'][1:]}.")
+    out.print(
+        f"Window {_time(done.window_ps)}, {len(done.ranks):,} {'rank' if len(done.ranks) == 1 else 'ranks'}; bubble"
+        f" {percent(found['bubble_of_total'])} of the window, {percent(found['bubble_of_ideal'])} of the compute."
+    )
+    for table in (_where(done), _kinds(done, found), _path(done, found), _late(found), _links(found), _ranks(found)):
+        if table.row_count:
+            out.print(table)
+
+
+def _where(done: Analysis) -> Table:
+    """Compute + exposed + idle = the window."""
+    table = _table("where the time goes, mean over ranks", "time", "of the window")
+    rows = [("compute", done.mean("compute_ps"))]
+    rows += [(f"exposed {family_words(done, name)}", time) for name, time in done.exposed().items()]
+    rows += [(f"idle: {CAUSE_WORDS[name]}", time) for name, time in done.idle().items() if time]
+    for name, time in [*rows, ("window", float(done.window_ps))]:
+        table.add_row(name, _time(time), percent(time / done.window_ps if done.window_ps else None))
+    return table
+
+
+def _kinds(done: Analysis, found: dict[str, Any]) -> Table:
+    table = _table("communication, mean over ranks", "time", "exposed", "hidden (overlap)", "of the compute under it")
+    for row in found["communication"]:
+        times = [units.time_text(row[key]) for key in ("communication_s", "exposed_communication_s")]
+        table.add_row(family_words(done, row["kind"]), *times, percent(row["overlap"]), percent(row["compute_under_communication"]))
+    if not table.row_count:
+        table.add_row("none", "none", "none", "none", "none")
+    return table
+
+
+def _path(done: Analysis, found: dict[str, Any]) -> Table:
+    path = found["critical_path"]
+    table = _table(f"critical path, {units.time_text(path['length_s'])}", "time", "of the window")
+    for kind, time in path["by_kind_s"].items():
+        table.add_row(kind, units.time_text(time), percent(path["share_by_kind"][kind]))
+    if done.slack is not None:
+        slack = found["slack"]
+        table.caption = f"{slack['without_slack']:,} of {slack['ops']:,} ops have no slack"
+    return table
+
+
+def _late(found: dict[str, Any]) -> Table:
+    table = _table("waited for", "idle of others", "waits in collectives", "collectives")
+    for row in found["stragglers"][:_SHOWN]:
+        times = [units.time_text(row[key]) for key in ("idle_of_others_s", "waited_for_s")]
+        table.add_row(f"rank {row['rank']}", *times, f"{row['collectives']:,}")
+    return table
+
+
+def _links(found: dict[str, Any]) -> Table:
+    table = _table("links in use", "mean utilization", "the busiest", "peak")
+    for kind, use in found["links"].items():
+        table.add_row(kind, *(percent(use[key]) for key in ("mean_utilization", "busiest_utilization", "peak_utilization")))
+    return table
+
+
+def _ranks(found: dict[str, Any]) -> Table:
+    table = _table("rank", "compute", "exposed communication", "idle", "hidden (overlap)")
+    rows = found["ranks"]
+    for row in rows[:_SHOWN]:
+        times = [units.time_text(row[key]) for key in ("compute_s", "exposed_communication_s", "idle_s")]
+        table.add_row(str(row["rank"]), *times, percent(row["overlap"]))
+    if len(rows) > _SHOWN:
+        table.caption = f"the first {_SHOWN} of {len(rows):,} ranks; all with --json"
+    return table
