@@ -113,6 +113,18 @@ def _parser() -> argparse.ArgumentParser:
     _json(gantt)
     gantt.set_defaults(module="gantt", function="gantt")
 
+    analyze = _command(
+        commands, "analyze", "what limits a step, and where its time goes", "clustersim analyze runs/pipeline-shapes --from 10s --to 60s"
+    )
+    analyze.add_argument("trace", nargs="*", metavar="TRACE", help="a run folder, or PyTorch profiler files of one or more ranks or a folder of them")
+    analyze.add_argument("--diff", nargs=2, metavar=("A", "B"), help="what changed from one trace to another")
+    analyze.add_argument("--from", dest="start", metavar="TIME", help="begin of the window, for example 1.5s")
+    analyze.add_argument("--to", dest="end", metavar="TIME", help="end of the window")
+    analyze.add_argument("--step", type=_whole, metavar="N", help="the window is this step, by its number (the first of a run is 0)")
+    analyze.add_argument("-o", dest="output", metavar="DIR", help="write the analysis, the critical path and the slack of every op here")
+    _json(analyze)
+    analyze.set_defaults(module="analyze", function="analyze")
+
     topology = commands.add_parser("topology", help="clusters: show, check, import")
     topology_commands = topology.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
     for name, summary in (("show", "a cluster as a table"), ("check", "whether a topology file is right")):
@@ -247,6 +259,12 @@ def _positive(text: str) -> int:
     if not 1 <= value <= 10**6:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1,000,000, got {text!r}")
     return value
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more, got {text!r}")
+    return int(text)
 
 
 class _Version(argparse.Action):

@@ -279,7 +279,7 @@ def _warnings(strategy: Strategy, schedule: Schedule, grid: Grid) -> list[str]:
             f"{m} micro-batch{'es' if m > 1 else ''} on {p} pipeline stages: with fewer micro-batches than stages every rank idles while the others"
             " work; use a larger batch, a smaller micro-batch or fewer stages"
         )
-    if p > 1 and strategy.placement == "contiguous" and schedule.chunks > 1:
+    if p > 1 and strategy.order == "layered" and strategy.placement == "contiguous" and schedule.chunks > 1:
         warnings.append(
             f"{strategy.name} runs all micro-batches through each layer in turn on contiguous stages, so the stages work one"
             " after another; mpp has the same order without that loss"

@@ -37,10 +37,12 @@ class Times:
 
 @dataclass(frozen=True)
 class Figures:
-    """A schedule at given times. ``peak_in_flight`` by rank, in forwards of one stage (a slice each, where there are slices).
+    """A schedule at given times: a step by itself, and what a further step adds where nothing is done between (``steady_s``).
 
-    ``peak_activations`` is the most of any rank, in micro-batches through all stages of a rank; ``weights`` the copies of its share
-    of the weights that a rank holds; ``pipeline_messages`` are those between ranks in a step.
+    ``flushes``: whether a step ends before the next begins; where not, ``makespan_s`` and the bubbles are of a step among others.
+    ``peak_in_flight`` by rank, in forwards of one stage (a slice each, where there are slices). ``peak_activations`` is the most of
+    any rank, in micro-batches through all stages of a rank; ``weights`` the copies of its share of the weights that a rank
+    holds; ``pipeline_messages`` are those between ranks in a step, ``pipeline_traffic`` the same in whole micro-batches.
     """
 
     name: str
@@ -48,12 +50,15 @@ class Figures:
     v: int
     m: int
     makespan_s: float
+    steady_s: float
+    flushes: bool
     bubble_of_total: float
     bubble_of_ideal: float
     peak_in_flight: tuple[int, ...]
     peak_activations: float
     weights: int
     pipeline_messages: int
+    pipeline_traffic: float
 
 
 def run_alone(schedule: Schedule, times: Times) -> Trace:
@@ -74,16 +79,15 @@ def run_alone(schedule: Schedule, times: Times) -> Trace:
 
 
 def measure(name: str, p: int, v: int | None, m: int, times: Times) -> Figures:
-    """Figures of a schedule of the catalogue. ValueError, with the reason, when it cannot have these numbers.
-
-    Where steps follow one another without a flush they are those of a step in between.
-    """
+    """Figures of a schedule of the catalogue. ValueError, with the reason, when it cannot have these numbers."""
     schedule = build_named(name, p, v, m)
     trace = run_alone(schedule, times)
-    makespan_ps, busy_ps = trace.makespan_ps, rank_times(trace)["compute_ps"].mean()
-    if not schedule.flushes:
-        two, three = (run_alone(build_named(name, p, v, steps * m), times).makespan_ps for steps in (2, 3))
-        makespan_ps = three - two
+    busy_ps = float(rank_times(trace)["compute_ps"].mean())
+    if not busy_ps:
+        raise ValueError("the passes take no time; allowed: a forward or backward of more than 0 s")
+    two, three = (run_alone(build_named(name, p, v, m, steps), times).makespan_ps for steps in (2, 3))
+    makespan_ps = trace.makespan_ps if schedule.flushes else three - two
+    messages = int((trace.ops["kind"] == "send").sum())
     in_flight = most_in_flight(schedule)
     return Figures(
         name=name,
@@ -91,10 +95,13 @@ def measure(name: str, p: int, v: int | None, m: int, times: Times) -> Figures:
         v=schedule.chunks,
         m=m,
         makespan_s=makespan_ps / PS_PER_S,
+        steady_s=(three - two) / PS_PER_S,
+        flushes=schedule.flushes,
         bubble_of_total=1 - busy_ps / makespan_ps,
         bubble_of_ideal=makespan_ps / busy_ps - 1,
         peak_in_flight=in_flight,
         peak_activations=max(in_flight) * p / schedule.stages / schedule.slices,
         weights=schedule.pipes if schedule.flushes else 2,
-        pipeline_messages=int((trace.ops["kind"] == "send").sum()),
+        pipeline_messages=messages,
+        pipeline_traffic=messages / schedule.slices,
     )

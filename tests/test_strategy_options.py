@@ -1,5 +1,6 @@
 """Sends and receives, split backwards, schedule files and schedules of other packages, through an experiment."""
 
+import json
 import os
 import re
 import shlex
@@ -62,6 +63,21 @@ def test_a_late_receive_is_posted_when_the_rank_has_nothing_left_to_do_before():
 def test_sends_and_receives_that_wait_for_each_other_are_reported():
     with pytest.raises(DeadlockError, match="waits"):
         simulated(SLOW.format(name="1f1b", m=4, options="sends: blocking, receives: late"))
+
+
+@pytest.mark.parametrize("name", ["zb-v", "dualpipe-v", "hanayo", "interleaved-1f1b", "mpp"])
+def test_late_receives_stand_in_nobodys_way(name):
+    # Where a rank uses messages in another order than its peer sends them, each is posted before those behind it are needed.
+    run = simulated(SLOW.format(name=name, m=8, options="receives: late").replace("layers: 2", "layers: 4"))
+    early = simulated(SLOW.format(name=name, m=8, options="receives: early").replace("layers: 2", "layers: 4"))
+    assert run.trace.makespan_ps >= early.trace.makespan_ps
+
+
+def test_what_is_kept_for_the_second_part_of_a_backward_is_held():
+    text = RECOMPUTED.replace("{{layers: 4, hidden: 256", "{{layers: 4, hidden: 1024")
+    again, kept = (simulated(text.format(recompute="full", options=options)) for options in ("", ", keep_recomputed: true"))
+    assert kept.summary["step_time_s"] < again.summary["step_time_s"]
+    assert kept.summary["peak_memory_bytes"] > again.summary["peak_memory_bytes"]
 
 
 def test_fixed_costs_of_a_split_backward_default_to_halves():
@@ -184,20 +200,48 @@ ORDER = Order(backwards_last, "an example", "(m+p-1)(F+B)", "m")
 """
 
 
-def plugin(tmp_path, entry, code=PLUGIN):
+def plugin(tmp_path, entry, code=PLUGIN, command=("show", "gpipe-reversed", "-p", "2", "-m", "2", "--json")):
     (tmp_path / "other_package.py").write_text(code)
     (tmp_path / "other-1.0.dist-info").mkdir()
     (tmp_path / "other-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (tmp_path / "other-1.0.dist-info" / "entry_points.txt").write_text(f"[clustersim.schedules]\n{entry}\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "clustersim", "schedule", "show", "gpipe-reversed", "-p", "2", "-m", "2", "--json"]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return subprocess.run([sys.executable, "-m", "clustersim", "schedule", *command], capture_output=True, text=True, env=environment, check=False)
 
 
 def test_another_package_may_register_a_schedule(tmp_path):
     done = plugin(tmp_path, "gpipe-reversed = other_package:ORDER")
     assert done.returncode == 0, done.stderr
     assert '"0F0",' in done.stdout and done.stdout.index("0B1") < done.stdout.index("0B0")
+
+
+BAD = """
+from clustersim.schedule.actions import Action
+from clustersim.schedule.order import Order
+
+ORDER = Order(lambda placement, m: {body}, "an example", "", "")
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("tuple((Action('F', s, 0),) for s in placement)", "rank 0"),  # no backward
+        ("tuple((Action('B', s, 0), Action('F', s, 0)) for s in placement)", "rank 0, position"),
+        ("tuple((Action('F', s, 0), Action('I', s, 0)) for s in placement)", "rank 0"),
+        ("tuple((Action('F', s, 0), Action('X', s, 0)) for s in placement)", "rank 0"),
+        ("None", "fails: TypeError"),
+        ("{}[0]", "fails: KeyError"),
+    ],
+)
+def test_an_order_of_another_package_that_is_wrong_is_refused_and_leaves_the_others_alone(tmp_path, body, text):
+    done = plugin(tmp_path, "gpipe-reversed = other_package:ORDER", BAD.replace("{body}", body), ("show", "gpipe-reversed", "-p", "2", "-m", "1"))
+    assert done.returncode == 2 and text in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    names = ["compare", "-p", "2", "-m", "1", "--schedules", "gpipe-reversed,gpipe", "--json"]
+    done = subprocess.run([sys.executable, "-m", "clustersim", "schedule", *names], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    rows = {row["name"]: row for row in json.loads(done.stdout)["schedules"]}
+    assert text in rows["gpipe-reversed"]["error"] and rows["gpipe"]["makespan_s"] == 6
 
 
 @pytest.mark.parametrize(

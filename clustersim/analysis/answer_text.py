@@ -55,15 +55,15 @@ def family_words(analysis: Analysis, family: str) -> str:
 def losses(analysis: Analysis) -> list[tuple[str, float, str]]:
     """What is not compute, most first: in words, ps (mean over ranks), and the family of communication, empty for idle.
 
-    Waiting for data, warm-up and drain are one: the bubble of the pipeline.
+    Waiting for data, warm-up and drain are one: the bubble of a pipeline.
     """
     found = [(f"exposed {family_words(analysis, name)}", time, name) for name, time in analysis.exposed().items()]
     idle = analysis.idle()
     parts = sorted((name for name in PIPELINE_IDLE if idle[name]), key=lambda name: -idle[name])
     short = {"warm_up": "warm-up", "drain": "drain", "data": "waiting for data"}
     shares = ", ".join(f"{short[name]} {percent(_share(idle[name], analysis.window_ps))}" for name in parts)
-    many = len(parts) > 1
-    bubble = f"idle in the pipeline ({shares})" if many else f"idle: {CAUSE_WORDS[parts[0]]}" if parts else ""
+    where = "in the pipeline" if "recv" in analysis.kinds else "at the ends"
+    bubble = f"idle {where} ({shares})" if len(parts) > 1 else f"idle: {CAUSE_WORDS[parts[0]]}" if parts else ""
     found.append((bubble, sum(idle[name] for name in PIPELINE_IDLE), ""))
     found += [(f"idle: {CAUSE_WORDS[name]}", time, "") for name, time in idle.items() if name not in PIPELINE_IDLE]
     return sorted([one for one in found if one[1] > 0], key=lambda one: (-one[1], one[0]))

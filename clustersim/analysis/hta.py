@@ -108,7 +108,8 @@ def _hta_events(one: FileEvents, last_step: bool, filtered: bool) -> tuple[np.nd
     """Starts and ends in whole microseconds, in the file's order, and whether communication (1), memory (2) or compute (0)."""
     device = one.device
     known = np.array([name not in ("", "Trace") for name in one.categories], dtype=bool)
-    kept = (device["given"] == 1) & known[device["category"]]
+    given = np.array([integer for *_, integer in one.streams], dtype=bool)
+    kept = given[device["stream"]] & known[device["category"]]
     start, end = _whole_us(device["start_ns"], device["end_ns"], one.fractional)
     if filtered and one.steps:
         launch_ns = np.where(device["correlation"] == -1, one.first_host_ns, device["launch_ns"])

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from clustersim.analysis.intervals import Intervals, intersection
-from clustersim.analysis.overlap import COPY_BIT, Sweep
+from clustersim.analysis.intervals import Intervals
+from clustersim.analysis.overlap import COPY_BIT, Sweep, in_both
 from clustersim.analysis.path_graph import NONE, Graph
 from clustersim.analysis.streams import COMPUTES, Line, Ops, covered, on_line
 from clustersim.analysis.waits import Activities, contention
@@ -140,4 +140,4 @@ def _contended(ops: Ops, joined: Activities, cut: Sweep) -> Intervals:
     excess = contention(ops, joined)
     rows = on_line(ops, line, excess > 0)
     pieces = line.union(ops.rank[rows], ops.end[rows] - excess[rows], ops.end[rows])
-    return intersection(pieces, cut.pieces(cut.communicates & ~cut.computes)) if len(rows) else pieces
+    return in_both(pieces, cut.pieces(cut.communicates & ~cut.computes)) if len(rows) else pieces

@@ -77,6 +77,21 @@ def sweep(ops: Ops, line: Line) -> Sweep:
     return Sweep(line, start[keep], end[keep], bits[:-1][keep])
 
 
+def in_both(a: Intervals, b: Intervals) -> Intervals:
+    """What lies in two sets of disjoint pieces; where one begins anew, so does the result.
+
+    >>> ints = lambda *values: np.array(values)
+    >>> in_both(Intervals(ints(0, 10), ints(8, 20)), Intervals(ints(5, 8), ints(8, 12)))
+    Intervals(start=array([ 5, 10]), end=array([ 8, 12]))
+    """
+    time = np.concatenate([*a, *b])
+    change = np.concatenate([np.full(len(ends), step, dtype=np.int8) for one in (a, b) for ends, step in zip(one, (1, -1), strict=True)])
+    order = np.argsort(time, kind="stable")
+    time, inside = time[order], np.cumsum(change[order], dtype=np.int8) == 2
+    chosen = inside[:-1] & (time[1:] > time[:-1])
+    return Intervals(time[:-1][chosen], time[1:][chosen])
+
+
 def sweeps(ops: Ops, window: tuple[int, int]) -> list[Sweep]:
     """All ranks; one sweep, or several where a line would be longer than 64 bits can count."""
     return [sweep(ops, line) for line in lines(ops.rank, window)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from clustersim.analysis.streams import Ops
+from clustersim.analysis.streams import Ops, whole_numbers
 from clustersim.analysis.waits import Activities
 from clustersim.errors import InputError
 
@@ -65,7 +65,7 @@ def _dependencies(ops: Ops, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray
     for name in ("op", "on"):
         if name not in table:
             raise InputError(f"dependencies: column missing: {name}")
-    needs, on = (_rows(ops.number, table[name].to_numpy(dtype=np.int64)) for name in ("op", "on"))
+    needs, on = (_rows(ops.number, whole_numbers(table[name], f"dependencies: {name}")) for name in ("op", "on"))
     early = ops.end[on] > ops.ready[needs]
     if early.any():
         at = int(np.argmax(early))
@@ -76,7 +76,9 @@ def _dependencies(ops: Ops, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray
 def _rows(numbers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     plain = len(numbers) and numbers[0] == 0 and numbers[-1] == len(numbers) - 1 and (np.diff(numbers) == 1).all()
     order = None if plain else np.argsort(numbers, kind="stable")
-    at = wanted if plain else np.searchsorted(numbers[order], wanted)
+    if order is not None and (np.diff(numbers[order]) == 0).any():
+        raise InputError("ops: two have the same number, and dependencies name ops by number")
+    at = wanted if order is None else np.searchsorted(numbers[order], wanted)
     inside = (at >= 0) & (at < len(numbers))
     if not inside.all() or (order is not None and (numbers[order][at] != wanted).any()):
         missing = wanted[~inside] if not inside.all() else wanted[numbers[order][at] != wanted]

@@ -97,12 +97,26 @@ def read_ops(trace: Trace) -> Ops:
 
 def _whole(table: pd.DataFrame, name: str) -> np.ndarray:
     """A column of whole numbers; zeros when there is none."""
-    if name not in table:
-        return np.zeros(len(table), dtype=np.int64)
-    column = table[name]
-    if column.isna().any():
-        raise InputError(f"ops: {name} is missing in row {int(np.argmax(column.isna()))}")
-    return column.to_numpy(dtype=np.int64)
+    return whole_numbers(table[name], f"ops: {name}") if name in table else np.zeros(len(table), dtype=np.int64)
+
+
+def whole_numbers(column: pd.Series, what: str) -> np.ndarray:
+    """As int64; InputError, with the row, for what is no whole number or more than the clock counts.
+
+    >>> whole_numbers(pd.Series([1.0, 2.0]), "times")
+    array([1, 2])
+    """
+    if not pd.api.types.is_numeric_dtype(column):
+        raise InputError(f"{what} are no numbers")
+    if column.dtype == np.int64:
+        values, wrong = column.to_numpy(), np.abs(column.to_numpy()) > _MOST
+    else:
+        given = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        wrong = ~(np.abs(given) <= _MOST) | (given != np.floor(given))
+        values = column.to_numpy(dtype=np.int64) if not wrong.any() else np.zeros(0, dtype=np.int64)
+    if wrong.any():
+        raise InputError(f"{what}: row {int(np.argmax(wrong))} is missing, no whole number, or too large")
+    return values
 
 
 def _family(name: str) -> int:

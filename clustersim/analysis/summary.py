@@ -129,16 +129,17 @@ def communication_bytes(ops: pd.DataFrame, multiplicity: dict[int, int]) -> dict
 
 
 def link_totals(trace: Trace, facts: StepFacts) -> pd.DataFrame:
-    """A row per link of the trace: link, kind, links (how many it stands for), capacity_bytes_s, bytes, busy_s, mean_utilization,
+    """A row per link of the trace: link, kind, links (how many it stands for), capacity_bytes_s, bytes, busy_s, and utilization.
 
-    peak_utilization. Bytes and times are of one such link, bytes those of the payload; utilization is their share of the capacity,
-    the mean over the step.
+    Bytes and times are of one such link and step, bytes those of the payload; ``mean_utilization`` and ``peak_utilization`` are their
+    share of the capacity, the mean over the trace.
     """
     use = trace.links
     seconds = (use["end_ps"] - use["start_ps"]) * _PS
     table = pd.DataFrame({"link": use["link"].astype(str), "busy_s": seconds}).groupby("link").sum()
     table["bytes"] = table.index.map(facts.link_bytes).to_numpy(dtype=float)
     table["peak"] = use["rate_bytes_s"].groupby(use["link"].astype(str)).max()
+    mean_rate = table["bytes"].to_numpy() / max(trace.makespan_ps * _PS, _PS)
     capacity = table.index.map(facts.link_capacities_bytes_s).to_numpy(dtype=float)
     return pd.DataFrame(
         {
@@ -146,9 +147,9 @@ def link_totals(trace: Trace, facts: StepFacts) -> pd.DataFrame:
             "kind": table.index.map(facts.link_kinds),
             "links": table.index.map(facts.link_multiplicity).to_numpy(dtype=np.int64),
             "capacity_bytes_s": capacity.astype(np.int64),
-            "bytes": table["bytes"].to_numpy(),
-            "busy_s": table["busy_s"].to_numpy(),
-            "mean_utilization": table["bytes"].to_numpy() / capacity / max(trace.makespan_ps * _PS, _PS),
+            "bytes": table["bytes"].to_numpy() / facts.steps,
+            "busy_s": table["busy_s"].to_numpy() / facts.steps,
+            "mean_utilization": mean_rate / capacity,
             "peak_utilization": table["peak"].to_numpy() / capacity,
         }
     )

@@ -40,7 +40,7 @@ def analyze(options: argparse.Namespace) -> None:
     if options.json:
         print_json(document(done))
         return
-    _print(done)
+    _print(done, _job_ranks(options.trace))
     if paths:
         print_files(paths)
 
@@ -73,6 +73,9 @@ def _analysed(names: list[str], options: argparse.Namespace) -> Analysis:
     try:
         if any((path / _TABLE).is_file() for path in paths):
             return _of_run(paths, options)
+        for path in paths:
+            if path.is_dir() and not any(path.glob("*.json*")):
+                raise InputError(f"{path}: neither a run folder (no {_TABLE}) nor a folder of profiler files (.json, .json.gz)")
         return _of_profile(paths, options)
     except InputError as error:
         text = str(error)
@@ -85,10 +88,13 @@ def _of_run(paths: list[Path], options: argparse.Namespace) -> Analysis:
         raise InputError(f"expected one run folder, got {len(paths)} traces; compare two with --diff A B")
     [folder] = paths
     trace = read_trace(folder)
+    missing = {"link", "start_ps", "end_ps", "rate_bytes_s"} - set(trace.links.columns)
+    if len(trace.links) and missing:
+        raise InputError(f"{folder / 'links.parquet'}: columns missing: {', '.join(sorted(missing))}")
     totals = folder / "link_totals.parquet"
     try:
         known = pd.read_parquet(totals, columns=["link", "kind", "links", "capacity_bytes_s"]) if totals.is_file() else None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{totals}: not a readable Parquet table: {' '.join(str(error).split())[:120]}") from None
     window = _window(options, trace)
     if options.step is not None:
@@ -182,12 +188,23 @@ def _table(first: str, *others: str) -> Table:
     return table
 
 
-def _print(done: Analysis) -> None:
+def _job_ranks(names: list[str]) -> int | None:
+    """Ranks of the whole job; None where nothing says."""
+    try:
+        return int(json.loads((Path(names[0]) / "summary.json").read_text(encoding="utf-8"))["ranks"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _print(done: Analysis, job_ranks: int | None) -> None:
     found = document(done)
     out = console()
     out.print(f"{found['limits'][0].upper()}{found['limits'][1:]}.")
+    ranks = f"{len(done.ranks):,} {'rank' if len(done.ranks) == 1 else 'ranks'}"
+    if job_ranks is not None and job_ranks > len(done.ranks):
+        ranks += f", which stand for {job_ranks:,} (means are over those simulated)"
     out.print(
-        f"Window {_time(done.window_ps)}, {len(done.ranks):,} {'rank' if len(done.ranks) == 1 else 'ranks'}; bubble"
+        f"Window {_time(done.window_ps)}, {ranks}; bubble"
         f" {percent(found['bubble_of_total'])} of the window, {percent(found['bubble_of_ideal'])} of the compute."
     )
     for table in (_where(done), _kinds(done, found), _path(done, found), _late(found), _links(found), _ranks(found)):

@@ -75,22 +75,20 @@ def _seconds(option: str, text: str) -> float:
 
 def _print(options: argparse.Namespace, times: Times, done: list[Figures], refused: dict[str, str]) -> None:
     time = units.time_text
-    table = Table(
-        title=f"p {options.p}, m {options.m}; a rank and micro-batch: F {time(times.forward_s)}, B {time(times.backward_s)}, I {time(times.input_s)},"
-        f" W {time(times.weight_s)}; delay {time(times.delay_s)}",
-        title_justify="left", title_style="bold",
-    )  # fmt: skip
+    table = Table(title=_parameters(options.p, options.m, times), title_justify="left", title_style="bold")
     table.add_column("schedule")
-    columns = ("v", "makespan", "bubble, of the step", "bubble, of the compute", "peak activations*", "weights*", "messages")
+    columns = ("v", "makespan", "bubble, of the step", "bubble, of the compute", "among other steps*", "peak activations*", "weights*", "messages")
     for column in columns:
         table.add_column(column, justify="right")
     for one in done:
         table.add_row(
-            one.name, str(one.v), time(one.makespan_s), f"{100 * one.bubble_of_total:.1f} %", f"{100 * one.bubble_of_ideal:.1f} %",
-            f"{one.peak_activations:g}", str(one.weights), f"{one.pipeline_messages:,}",
+            one.name if one.flushes else f"{one.name} (no flush)", str(one.v), time(one.makespan_s), f"{100 * one.bubble_of_total:.1f} %",
+            f"{100 * one.bubble_of_ideal:.1f} %", time(one.steady_s), f"{one.peak_activations:g}", str(one.weights),
+            f"{one.pipeline_messages:,}" + (" slices" if one.pipeline_traffic < one.pipeline_messages else ""),
         )  # fmt: skip
     output = console()
     output.print(table)
+    output.print("* what a further step adds when nothing is done between two steps; without a flush the makespan is that")
     output.print("* on the rank that holds most: activations in micro-batches through all stages of a rank, weights in copies of its share")
     for name, text in refused.items():
         output.print(f"{name}: {text}")
@@ -101,7 +99,9 @@ def _draw(path: Path, done: list[Figures], times: Times) -> Path:
 
     if not done:
         raise InputError(f"-o {path}: no schedule can have these numbers, so there is nothing to draw")
-    panels = [_panel(one, build_named(one.name, one.p, one.v, one.m), times) for one in done]
+    shown = [one for one in done if one.name != "standard" or not any(other.name == "1f1b" for other in done)]  # the same actions
+    panels = [_panel(one, build_named(one.name, one.p, one.v, one.m), times) for one in shown]
+    panels[0] = (f"{_parameters(done[0].p, done[0].m, times)}\n{panels[0][0]}", panels[0][1])
     compare_gantt(panels, path)
     return path
 
@@ -109,4 +109,10 @@ def _draw(path: Path, done: list[Figures], times: Times) -> Path:
 def _panel(figures: Figures, schedule: Schedule, times: Times) -> tuple[str, DataFrame]:
     ops = run_alone(schedule, times).ops
     note = "" if schedule.flushes else " a step where steps follow one another, here one alone"
-    return f"{figures.name}: {units.time_text(figures.makespan_s)}{note}", ops[ops["stream"] == "compute"]
+    return f"{figures.name}, v {figures.v}: {units.time_text(figures.makespan_s)}{note}", ops[ops["stream"] == "compute"]
+
+
+def _parameters(p: int, m: int, times: Times) -> str:
+    time = units.time_text
+    passes = f"F {time(times.forward_s)}, B {time(times.backward_s)}, I {time(times.input_s)}, W {time(times.weight_s)}"
+    return f"p {p}, m {m}; a rank and micro-batch: {passes}; delay {time(times.delay_s)}"

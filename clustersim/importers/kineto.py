@@ -18,6 +18,7 @@ from clustersim.importers.kineto_events import NEVER, FileEvents, read_events
 from clustersim.importers.kineto_notes import file_notes, no_device_events, rank_notes
 from clustersim.trace.trace import Trace
 
+_COLUMNS = ("rank", "stream", "kind", "name", "arguments", "start_ps", "end_ps", "launch_ps", "correlation", "bytes", "peer")
 _SPAN_NS = 100 * 86_400 * 10**9
 _PATTERNS = ("*.json", "*.json.gz")
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_ ]?(\d+)(?!.*(?:rank|worker)[-_ ]?\d)", re.I)
@@ -165,11 +166,11 @@ def _ops(files: dict[int, FileEvents], shift_ns: dict[int, int]) -> tuple[pd.Dat
 def _file_ops(rank: int, one: FileEvents, shift_ns: int, names: dict, streams: dict, arguments: dict) -> dict[str, np.ndarray]:
     """One file's columns, with names, streams and arguments coded in the tables of all files."""
     rows = np.flatnonzero(_occupying(one))
+    if not len(rows):
+        return {name: np.zeros(0, dtype=np.int64) for name in _COLUMNS}
     rows = rows[np.lexsort((one.device["end_ns"][rows], one.device["start_ns"][rows]))]
     device = {name: column[rows] for name, column in one.device.items()}
-    triples, inverse = np.unique(np.stack([device[key] for key in ("category", "name", "arguments")]), axis=1, return_inverse=True)
-    facts = [_facts(one.categories[category], one.names[name], one.arguments[own]) for category, name, own in triples.T.tolist()]
-    kind, payload, peer = (np.array([fact[place] for fact in facts], dtype=np.int64)[inverse.reshape(-1)] for place in range(3))
+    kind, payload, peer = _facts_of(one, device)
     stream_of = [streams.setdefault(label, len(streams)) for label in _stream_labels(one, np.unique(device["stream"]))]
     launch = device["launch_ns"]
     return {
@@ -187,6 +188,15 @@ def _file_ops(rank: int, one: FileEvents, shift_ns: int, names: dict, streams: d
     }
 
 
+def _facts_of(one: FileEvents, device: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Kind, payload and peer of each op: once for every (category, name, arguments) that occurs."""
+    shape = len(one.categories), len(one.names), len(one.arguments)
+    keys, inverse = np.unique(np.ravel_multi_index([device[key] for key in ("category", "name", "arguments")], shape), return_inverse=True)
+    places = zip(*(part.tolist() for part in np.unravel_index(keys, shape)), strict=True)
+    facts = [_facts(one.categories[category], one.names[name], one.arguments[own]) for category, name, own in places]
+    return tuple(np.array([fact[place] for fact in facts], dtype=np.int64)[inverse] for place in range(3))
+
+
 def _facts(category: str, name: str, own: kinds.Arguments) -> tuple[int, int, int]:
     """The code of its kind, its payload in bytes, its peer or -1."""
     kind = kinds.kind(category, name, own)
@@ -199,7 +209,7 @@ def _facts(category: str, name: str, own: kinds.Arguments) -> tuple[int, int, in
 def _stream_labels(one: FileEvents, used: np.ndarray) -> list[str]:
     """``7``, or ``1:7`` where the file's ops run on several devices."""
     several = len({one.streams[place][0] for place in used.tolist()}) > 1
-    return [f"{device}:{stream}" if several and device else stream for device, stream in one.streams]
+    return [f"{device}:{stream}" if several and device else stream for device, stream, _ in one.streams]
 
 
 def _steps(files: dict[int, FileEvents], shift_ns: dict[int, int]) -> pd.DataFrame:

@@ -81,7 +81,7 @@ def collectives(ops: pd.DataFrame) -> pd.DataFrame:
         span, wait, size = (of["end_ps"] - of["start_ps"]).to_numpy(), of["wait_ps"].to_numpy(), of["bytes"].to_numpy()
         known = size > 0
         moving = int((span - wait)[known].sum())
-        speed = float(size.sum()) / moving * 1e12 if moving else None
+        speed = int(size.sum()) * 10**12 / moving if moving else None
         factor = bus_factor(str(kind), label_size(str(group)))
         bus = None if speed is None or factor is None else speed * factor
         rows.append((str(group), str(kind), len(of), int(size.sum()), int(span.sum()) / 1e12, int(wait.sum()) / 1e12, speed, bus))

@@ -22,8 +22,8 @@ _FARTHEST = 9 * 10**15  # microseconds: nothing beyond is a time
 
 
 class _Args(msgspec.Struct, gc=False):
-    stream: Any = None
-    device: Any = None
+    stream: int | str | None = None
+    device: int | str | None = None
     correlation: Any = None
     bytes: Any = None
     collective: Any = msgspec.field(default=None, name="Collective name")
@@ -44,7 +44,7 @@ class _Event(msgspec.Struct, gc=False):
     name: str | None = None
     ts: Any = None
     dur: Any = None
-    tid: Any = None
+    tid: int | str | None = None
     args: _Args | None = None
 
 
@@ -57,9 +57,9 @@ class FileEvents:
     """One file's events.
 
     ``device``: an array per column of the events that occupy a GPU or carry an integer ``args.stream`` (what
-    :mod:`clustersim.analysis.hta` takes for such): ``category, name, stream, arguments`` (places in the tables here), ``start_ns,
-    end_ns, bytes``, ``given`` (``args.stream`` is an integer), ``correlation`` (-1: none), ``launch_ns`` (the earliest start of a
-    host event of the same correlation, :data:`NEVER` where there is none). ``steps``: name, whether on the GPU's side, start_ns,
+    :mod:`clustersim.analysis.hta` takes for such): ``category, name, stream, arguments`` (places in the tables here; a stream is its
+    device, ``args.stream`` or ``tid``, and whether ``args.stream`` is an integer), ``start_ns, end_ns, bytes, correlation`` (-1:
+    none), ``launch_ns`` (the earliest start of a host event of the same correlation, :data:`NEVER` where there is none). ``steps``: name, whether on the GPU's side, start_ns,
     end_ns. ``found`` counts complete events by category, ``dropped`` what was left out by reason. ``fractional``: some start is
     written with a decimal point. ``first_host_ns``: the earliest event without correlation.
     """
@@ -69,7 +69,7 @@ class FileEvents:
     device: dict[str, np.ndarray]
     categories: tuple[str, ...]
     names: tuple[str, ...]
-    streams: tuple[tuple[str, str], ...]
+    streams: tuple[tuple[str, str, bool], ...]
     arguments: tuple[Arguments, ...]
     steps: tuple[tuple[str, bool, int, int], ...]
     found: Counter
@@ -92,8 +92,10 @@ def read_events(path: Path, block: int = BLOCK) -> FileEvents:
 def nanoseconds(values: list) -> np.ndarray:
     """Microseconds as read, in integer nanoseconds; :data:`NO_TIME` for what is no time. Halves go to the even one.
 
-    >>> nanoseconds([1, 0.0015, None, Decimal("1711964646123456.789")]).tolist()[:2] + nanoseconds([Decimal("1711964646123456.789")]).tolist()
-    [1000, 2, 1711964646123456789]
+    >>> nanoseconds([1, 0.0015]).tolist(), nanoseconds([Decimal("1711964646123456.789")]).tolist()
+    ([1000, 2], [1711964646123456789])
+    >>> nanoseconds([None, 1]).tolist() == [NO_TIME, 1000]
+    True
     """
     kinds = set(map(type, values))
     if kinds <= {int, float}:
@@ -135,9 +137,7 @@ class _Reader:
         except (msgspec.MsgspecError, RecursionError) as error:
             return self._lenient(text, error)
         starts = [event.ts for event in events]
-        if float in set(map(type, starts)) and any(type(start) is float and not -_EXACT < start < _EXACT for start in starts):
-            return _DECODE_EXACT.decode(text)
-        return events
+        return _DECODE_EXACT.decode(text) if _loses_digits(starts) else events
 
     def _lenient(self, text: bytes, error: Exception) -> list:
         """Names with control characters or broken UTF-8, NaN for a number, arguments that are no object: what writers get wrong."""
@@ -150,19 +150,28 @@ class _Reader:
     def add(self, events: list) -> None:
         events = [event for event in events if event.ph == "X"]
         self.found.update([event.cat or "" for event in events])
-        device = [event for event in events if event.cat in DEVICE or _given(event.args)]
-        hosts = [event for event in events if not (event.cat in DEVICE or event.cat is None or event.cat == "Trace" or _given(event.args))]
+        device, hosts = [], []
+        for event in events:
+            category, args = event.cat, event.args
+            if category in DEVICE or (args is not None and type(args.stream) is int and args.stream != -1):
+                device.append(event)
+            elif category is not None and category != "Trace" and event.dur is not None:
+                hosts.append(event)
         self._keep_device(device)
         self._keep_hosts(hosts)
-        steps = [event for event in events if event.name is not None and event.name.startswith("ProfilerStep")]
+        annotations = hosts + [event for event in device if event.cat not in DEVICE]
+        steps = [event for event in annotations if event.name is not None and event.name.startswith("ProfilerStep")]
         if steps:
             self._keep_steps(steps)
 
-    def _times(self, events: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Start, end, and which events have both."""
+    def _starts(self, events: list) -> np.ndarray:
         starts = [event.ts for event in events]
         self.fractional = self.fractional or not {float, Decimal}.isdisjoint(map(type, starts))
-        start, span = nanoseconds(starts), nanoseconds([event.dur for event in events])
+        return nanoseconds(starts)
+
+    def _times(self, events: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Start, end, and which events have both."""
+        start, span = self._starts(events), nanoseconds([event.dur for event in events])
         good = (start != NO_TIME) & (span != NO_TIME)
         return start, np.where(good, start + np.where(good, span, 0), NO_TIME), good
 
@@ -173,25 +182,25 @@ class _Reader:
         for event in (events[place] for place in np.flatnonzero(~good)):
             self.dropped["without a time in ts" if nanoseconds([event.ts])[0] == NO_TIME else "without a time in dur"] += 1
         self.dropped["of negative duration"] += int((end < start)[good].sum())
+        self.dropped["without a name (kept)"] += sum([event.name is None for event in events])
         good &= end >= start
         args = [event.args or _NO_ARGS for event in events]
-        codes = {name: self.tables[name] for name in self.tables}
+        tables = self.tables
+        streams = [(own.device, own.stream, event.tid) for event, own in zip(events, args, strict=True)]
         columns = {
-            "category": [_code(codes["category"], event.cat or "") for event in events],
-            "name": [_code(codes["name"], event.name or "") for event in events],
-            "stream": [_code(codes["stream"], _stream(event, own)) for event, own in zip(events, args, strict=True)],
-            "arguments": [0 if own.collective is None and own.size is None else _code(codes["arguments"], _arguments(own)) for own in args],
-            "bytes": [own.bytes if type(own.bytes) is int and 0 <= own.bytes < 2**63 else 0 for own in args],
-            "given": [_given(own) for own in args],
-            "correlation": [_whole(own.correlation) for own in args],
+            "category": _codes(tables["category"], [event.cat or "" for event in events]),
+            "name": _codes(tables["name"], [event.name or "" for event in events]),
+            "stream": _codes(tables["stream"], streams),
+            "arguments": _codes(tables["arguments"], [_arguments(own) for own in args]),
+            "bytes": np.maximum(_integers([own.bytes for own in args], 0), 0),
+            "correlation": _integers([own.correlation for own in args], -1),
         }
-        self.dropped["without a name (kept)"] += sum(event.name is None for event in events)
-        arrays = {name: np.array(column, dtype=np.int64)[good] for name, column in columns.items()}
-        self.parts.append(arrays | {"start_ns": start[good], "end_ns": end[good]})
+        self.parts.append({name: column[good] for name, column in columns.items()} | {"start_ns": start[good], "end_ns": end[good]})
 
     def _keep_hosts(self, events: list) -> None:
-        start, _, good = self._times(events)
-        correlation = np.array([-1 if event.args is None else _whole(event.args.correlation) for event in events], dtype=np.int64)
+        start = self._starts(events)
+        correlation = _integers([None if event.args is None else event.args.correlation for event in events], -1)
+        good = start != NO_TIME
         self.first_host_ns = min(self.first_host_ns, int(start[good & (correlation == -1)].min(initial=NEVER)))
         good &= correlation != -1
         self.hosts.append((correlation[good], start[good]))
@@ -203,12 +212,14 @@ class _Reader:
                 self.steps.append((event.name, str(event.cat).startswith("gpu"), begin, finish))
 
     def result(self, path: Path, header: dict[str, Any]) -> FileEvents:
-        columns = ("category", "name", "stream", "arguments", "bytes", "given", "correlation", "start_ns", "end_ns")
+        columns = ("category", "name", "stream", "arguments", "bytes", "correlation", "start_ns", "end_ns")
         device = {name: np.concatenate([np.zeros(0, np.int64), *(part[name] for part in self.parts)]) for name in columns}
         correlation, start = (np.concatenate([np.zeros(0, np.int64), *(part[side] for part in self.hosts)]) for side in (0, 1))
         device["launch_ns"] = _launches(device["correlation"], correlation, start)
-        tables = (tuple(self.tables[name]) for name in ("category", "name", "stream", "arguments"))
-        return FileEvents(path, header, device, *tables, tuple(self.steps), self.found, +self.dropped, self.fractional, self.first_host_ns)
+        categories, names, arguments = (tuple(self.tables[name]) for name in ("category", "name", "arguments"))
+        streams = tuple(_stream(*one) for one in self.tables["stream"])
+        rest = tuple(self.steps), self.found, +self.dropped, self.fractional, self.first_host_ns
+        return FileEvents(path, header, device, categories, names, streams, arguments, *rest)
 
 
 def _launches(wanted: np.ndarray, correlation: np.ndarray, start: np.ndarray) -> np.ndarray:
@@ -225,28 +236,43 @@ def _launches(wanted: np.ndarray, correlation: np.ndarray, start: np.ndarray) ->
     return np.where((known[place] == wanted) & (wanted != -1), start[order][first][place], NEVER)
 
 
-def _given(args: _Args | None) -> bool:
-    return args is not None and type(args.stream) is int and args.stream != -1
+def _loses_digits(starts: list) -> bool:
+    """Whether some float is too large to keep a nanosecond."""
+    kinds = set(map(type, starts))
+    if float not in kinds:
+        return False
+    numbers = starts if kinds <= {int, float} else [start for start in starts if type(start) is float]
+    return not -_EXACT < min(numbers) <= max(numbers) < _EXACT
 
 
-def _code(table: dict, key: Any) -> int:
-    return table.setdefault(key, len(table))
+def _codes(table: dict, keys: list) -> np.ndarray:
+    """Places in a table that grows by what is new, in order."""
+    for key in dict.fromkeys(keys):
+        table.setdefault(key, len(table))
+    return np.array([table[key] for key in keys], dtype=np.int64)
 
 
-def _whole(value: Any) -> int:
-    return value if type(value) is int and -(2**63) <= value < 2**63 else -1
+def _integers(values: list, absent: int) -> np.ndarray:
+    whole = [value if type(value) is int else absent for value in values]
+    try:
+        return np.array(whole, dtype=np.int64)
+    except OverflowError:
+        return np.array([value if -(2**63) <= value < 2**63 else absent for value in whole], dtype=np.int64)
 
 
-def _stream(event: _Event, args: _Args) -> tuple[str, str]:
-    stream = args.stream if args.stream is not None else event.tid
-    return "" if args.device is None else str(args.device), "" if stream is None else str(stream)
+def _stream(device: Any, stream: Any, tid: Any) -> tuple[str, str, bool]:
+    label = tid if stream is None else stream
+    return "" if device is None else str(device), "" if label is None else str(label), type(stream) is int and stream != -1
 
 
 def _arguments(args: _Args) -> Arguments:
+    if args.collective is None and args.size is None:
+        return _NO_ARGUMENTS
     values = (getattr(args, name) for name in Arguments._fields)
     return Arguments(*(value if value is None or type(value) in (int, str) else str(value) for value in values))
 
 
+_NO_ARGUMENTS = Arguments()
 _NO_ARGS = _Args()
 
 
@@ -254,5 +280,11 @@ def _event(value: dict) -> _Event:
     args = value.get("args")
     names = zip(_Args.__struct_fields__, _Args.__struct_encode_fields__, strict=True)
     own = _Args(**{name: args.get(key) for name, key in names}) if isinstance(args, dict) else None
+    if own is not None:
+        own.stream, own.device = _label(own.stream), _label(own.device)
     texts = {name: value[name] for name in ("ph", "cat", "name") if isinstance(value.get(name), str)}
-    return _Event(**texts, ts=value.get("ts"), dur=value.get("dur"), tid=value.get("tid"), args=own)
+    return _Event(**texts, ts=value.get("ts"), dur=value.get("dur"), tid=_label(value.get("tid")), args=own)
+
+
+def _label(value: Any) -> int | str | None:
+    return value if type(value) in (int, str) else None

@@ -69,7 +69,7 @@ def pieces(path: Path, decode: Decode, header: Header, block: int = BLOCK) -> It
     text = text.lstrip(_SPACE)
     end, closed = _last_event(text)
     if not closed:
-        raise InputError(f"{path}: the file ends inside its events: it is truncated")
+        raise InputError(f"{path}: the file ends inside its events: truncated, or invalid JSON")
     if end:
         yield _decoded(path, decode, text[:end])
     yield from _rest(path, decode, text[end:].lstrip(_SPACE), blocks, header)

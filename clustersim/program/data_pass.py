@@ -165,7 +165,7 @@ def _buckets(parallel: DataParallel, work: Sequence[Work], complete: Sequence[_R
             buckets.append([])
             filled, served = 0, item.action.micro_batch
         buckets[-1].append(run)
-        filled += parallel.traffic.layer_bytes[item.layer]
+        filled += sum(size for size, *_ in parallel.sizes([item.layer]))
     return buckets
 
 

@@ -30,6 +30,7 @@ def memory_sizes(experiment: Experiment) -> Sizes:
         kept_bytes=tuple(kept[experiment.model.is_moe(layer)] for layer in range(experiment.model.layers)),
         working_bytes=tuple(working[experiment.model.is_moe(layer)] for layer in range(experiment.model.layers)),
         head_bytes=of_a_pass(head_activation_bytes(*shape, precision)),
+        keeps_working=experiment.strategy.keep_recomputed,
     )
 
 

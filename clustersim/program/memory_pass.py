@@ -23,13 +23,14 @@ class Sizes:
 
     Of one pass (a micro-batch, or a slice of one), by layer: ``kept_bytes`` from its forward to the end of its backward,
     ``working_bytes`` of the layer whose backward runs, computed again, and ``head_bytes`` of the logits and the loss, which run
-    with the backward.
+    with the backward. With ``keeps_working`` what a split backward computes again stays from its first part to its second.
     """
 
     state: Sequence[Mapping[str, int]]
     kept_bytes: Sequence[int]
     working_bytes: Sequence[int]
     head_bytes: int
+    keeps_working: bool = False
 
 
 def add_memory(
@@ -54,14 +55,19 @@ def add_memory(
         template.hold(rank, what, size)
     forwards: dict[tuple[int, int, int], tuple[int, tuple[int, int] | None]] = {}  # those whose backward has not ended
     heads: dict[tuple[int, int, int], int] = {}  # the op that made the logits
+    again: dict[tuple[int, int, int], int] = {}  # the op that began to compute a layer again, for both parts of its backward
     for at, one in enumerate(work):
         kind, stage, micro_batch = one.item.action
         key = stage, micro_batch, one.item.layer
         if kind == "F":
             forwards[key] = one.first, moved.get(at)
             continue
-        if sizes.working_bytes[one.item.layer]:
-            template.hold(rank, "activations", sizes.working_bytes[one.item.layer], _first_of_layer(template, one), one.compute)
+        working = sizes.working_bytes[one.item.layer]
+        if working and kind == "I" and sizes.keeps_working:
+            again[key] = _first_of_layer(template, one)
+        elif working:
+            begin = again.pop(key) if key in again else _first_of_layer(template, one)
+            template.hold(rank, "activations", working, begin, one.compute)
         if kind != "W" and one.item.layer == layers - 1:
             heads[key] = one.first
         if kind in "BW":

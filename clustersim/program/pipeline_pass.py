@@ -40,17 +40,33 @@ def add_pipeline(
                     if strategy.sends == "blocking" and send is not None and following:
                         template.dependencies += [(start, send) for start in following[0].starts]
                         holding.setdefault(unit[-1].compute, []).append(send)
-    for row in units:
-        for before, unit in zip([[], *row], row):
+    for rank, row in enumerate(units):
+        used: dict[int, int] = {}  # receive -> the unit that needs it
+        for position, unit in enumerate(row):
+            starts = [start for one in unit if one.item.first for start in one.starts]
             for one in unit:
-                if one.item.first:
-                    for source in _inputs(schedule, one.item.action):
-                        ons = _available(schedule, one.item.action, source, there, received)
-                        starts = [start for other in unit if other.item.first for start in other.starts]
-                        template.dependencies += [(start, on) for start in starts for on in ons]
-                        if strategy.receives == "late" and before and received.get(source) in ons:
-                            done = before[-1].compute
-                            template.dependencies += [(received[source], on) for on in (done, *holding.get(done, ()))]
+                for source in _inputs(schedule, one.item.action) if one.item.first else ():
+                    ons = _available(schedule, one.item.action, source, there, received)
+                    template.dependencies += [(start, on) for start in starts for on in ons]
+                    if received.get(source) in ons:
+                        used[received[source]] = position
+        if strategy.receives == "late":
+            _post_late(template, rank, row, used, holding)
+
+
+def _post_late(
+    template: Template, rank: int, units: Sequence[Sequence[Work]], used: dict[int, int], holding: dict[int, list[int]]
+) -> None:
+    """Each receive waits for what the rank does before the action that needs it, or one behind it in the peer's order."""
+    for (pipeline, name, _), stream in template.streams.items():
+        if pipeline != rank or name != "recv":
+            continue
+        earliest = len(units)
+        for receive in reversed(stream):
+            earliest = min(earliest, used.get(receive, earliest))
+            if 0 < earliest < len(units):
+                done = units[earliest - 1][-1].compute
+                template.dependencies += [(receive, on) for on in (done, *holding.get(done, ()))]
 
 
 def _result(action: Action, stage: int) -> Result:

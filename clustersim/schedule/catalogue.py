@@ -14,11 +14,13 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
 from clustersim.errors import InputError
+from clustersim.schedule.actions import Action, Actions, Overlap, Schedule
 from clustersim.schedule.dual_pipe import DUAL_PIPE
 from clustersim.schedule.layered import LAYERED
 from clustersim.schedule.one_f_one_b import ONE_F_ONE_B
 from clustersim.schedule.order import Order
 from clustersim.schedule.v_shape import V_SHAPE
+from clustersim.schedule.validator import faults
 from clustersim.schedule.waves import WAVES
 from clustersim.schedule.zero_bubble import ZERO_BUBBLE
 
@@ -44,4 +46,27 @@ def registered(points: Iterable[EntryPoint]) -> dict[str, Order]:
     return found
 
 
-ORDERS: Mapping[str, Order] = MappingProxyType({**_OWN, **registered(entry_points(group=GROUP))})
+_OTHERS = registered(entry_points(group=GROUP))
+ORDERS: Mapping[str, Order] = MappingProxyType({**_OWN, **_OTHERS})
+
+
+def run_order(name: str, placement: tuple[int, ...], m: int, options: Mapping[str, int]) -> Actions:
+    """The actions of an order. ValueError when it does not take these numbers, or is another package's and fails."""
+    if name in _OWN:
+        return _OWN[name].run(placement, m, **options)
+    try:
+        actions = _OTHERS[name].run(placement, m, **options)
+        return tuple(tuple(step if isinstance(step, Overlap) else Action(*step) for step in row) for row in actions)
+    except ValueError:
+        raise
+    except Exception as error:  # whatever the other package does
+        raise ValueError(f"order {name} of another package fails: {type(error).__name__}: {error}; allowed: what its author says") from None
+
+
+def check_others(order: str, schedule: Schedule) -> None:
+    """ValueError for the first fault in a schedule by an order of another package."""
+    if order in _OWN:
+        return
+    for fault in faults(schedule):
+        where = f"rank {fault.rank}" + ("" if fault.position is None else f", position {fault.position}")
+        raise ValueError(f"order {order} of another package: {where}: {fault.action}: {fault.message}")

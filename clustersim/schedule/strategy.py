@@ -13,13 +13,14 @@ from itertools import accumulate
 from types import MappingProxyType
 
 from clustersim.schedule.actions import Action, Overlap, Schedule
-from clustersim.schedule.catalogue import ORDERS
+from clustersim.schedule.catalogue import ORDERS, check_others, run_order
 from clustersim.schedule.order import Order
 from clustersim.schedule.placements import PIPES, PLACEMENTS
 
 TIMINGS = ("micro_batch", "layer")
 SENDS = ("asynchronous", "blocking")
 OPTIMIZER_AWAY = ("optimizer", "all")
+MOST_ACTIONS = 2_000_000
 OFFLOADS = ("none", "activations", "optimizer", "all")
 RECEIVES = ("early", "late")
 PARTITIONS = ("none", "optimizer", "gradients", "parameters")
@@ -96,9 +97,19 @@ def build(strategy: Strategy, layers: int, pipeline: int, micro_batches: int, st
         raise ValueError(f"order {strategy.order} does not take its stages so; allowed: placement: {order.placement}")
     placement = PLACEMENTS[strategy.placement](pipeline, v)
     options, slices = _options(strategy, order)
+    work = len(placement) * (micro_batches * slices + pipeline)
+    if work > MOST_ACTIONS:
+        raise ValueError(
+            f"{len(placement):,} stages and {micro_batches * slices:,} micro-batches or slices are too many to lay out; allowed: stages x"
+            f" (micro-batches + ranks) up to {MOST_ACTIONS:,}"
+        )
     if strategy.flushes:
-        return repeated(Schedule(strategy.name, micro_batches, placement, order.run(placement, micro_batches, **options), pipes, slices), steps)
-    actions = order.run(placement, micro_batches * steps, **options)
+        schedule = Schedule(
+            strategy.name, micro_batches, placement, run_order(strategy.order, placement, micro_batches, options), pipes, slices
+        )
+        check_others(strategy.order, schedule)
+        return repeated(schedule, steps)
+    actions = run_order(strategy.order, placement, micro_batches * steps, options)
     return Schedule(strategy.name, micro_batches, placement, actions, pipes, slices, flushes=False, steps=steps)
 
 
@@ -143,7 +154,7 @@ def _check_division(stages: tuple[int, ...] | None, layers: int, pipeline: int, 
         raise ValueError(f"{per_rank} layers per rank do not divide into {v} chunks{_divisors(per_rank, 'chunks')}, or strategy.stages")
 
 
-def build_named(name: str, p: int, v: int | None, m: int) -> Schedule:
+def build_named(name: str, p: int, v: int | None, m: int, steps: int = 1) -> Schedule:
     """A preset for ``p`` ranks with ``v`` stages each (None: its own number, 2 where it has none), one layer a stage.
 
     ValueError, with what is allowed, when it cannot have these numbers.
@@ -153,8 +164,10 @@ def build_named(name: str, p: int, v: int | None, m: int) -> Schedule:
     """
     strategy = PRESETS[name]
     chunks = v or ORDERS[strategy.order].chunks or 2
-    layers = p * chunks // PIPES.get(strategy.placement, 1)
-    return build(replace(strategy, chunks=chunks), max(layers, p), p, m)
+    pipes = PIPES.get(strategy.placement, 1)
+    if chunks % pipes:
+        raise ValueError(f"chunks: {chunks} on {pipes} copies of the model; allowed: a multiple of {pipes}")
+    return build(replace(strategy, chunks=chunks), p * chunks // pipes, p, m, steps)
 
 
 def parameter_buffers(strategy: Strategy, layers: Sequence[range]) -> int:

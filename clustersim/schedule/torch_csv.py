@@ -289,7 +289,7 @@ def with_communication(schedule: Schedule, state: bool = False) -> tuple[tuple[S
                 done.add(result)
                 if result in waiting:
                     following.add(waiting.pop(result))
-                peer = receiver(schedule, action)
+                peer = schedule.target(action)
                 if peer is not None and schedule.placement[peer] != rank:
                     rows[rank].append(Communication(f"SEND_{result[0]}", action.stage, action.micro_batch))
                     rows[schedule.placement[peer]].append(Communication(f"RECV_{result[0]}", peer, action.micro_batch))
@@ -301,18 +301,6 @@ def with_communication(schedule: Schedule, state: bool = False) -> tuple[tuple[S
     if stuck is not None:
         raise ValueError(f"the schedule makes no progress at {schedule.actions[stuck][position[stuck]]} on rank {stuck}")
     return tuple(_with_state(row) if state else tuple(row) for row in rows)
-
-
-def receiver(schedule: Schedule, action: Action) -> int | None:
-    """The stage that needs what the action makes, None when there is none.
-
-    >>> schedule = Schedule("x", 1, (0, 1, 1, 0), ((), ()), pipes=2)
-    >>> [receiver(schedule, Action(kind, 1, 0)) for kind in "FBIW"], receiver(schedule, Action("F", 2, 0))
-    ([None, 0, 0, None], 3)
-    """
-    if action.kind == "F":
-        return action.stage + 1 if (action.stage + 1) % schedule.stages else None
-    return action.stage - 1 if action.stage % schedule.stages and action.kind != "W" else None
 
 
 def _needs(schedule: Schedule, step: Action | Overlap) -> Iterable[tuple[str, int, int]]:

@@ -1,0 +1,134 @@
+"""The answer in words and as a document; comparisons."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from clustersim.analysis.answer import analyze
+from clustersim.analysis.answer_links import link_use, utilization_during
+from clustersim.analysis.answer_text import document, limits
+from clustersim.analysis.answer_window import step_window
+from clustersim.analysis.diff import changes, difference, difference_document
+from clustersim.analysis.intervals import union
+from clustersim.errors import InputError
+from tests.analysis.test_streams import trace
+from tests.helpers import simulated, unit_cost
+
+S = 10**12
+
+
+def reduction(length_s):
+    """4 s of compute, 2 of which hide a reduction; a link used at 97 % while it is exposed."""
+    step = trace((0, "compute", "forward", 0, 4 * S, 0, ""), (0, "data", "reduce", 2 * S, (2 + length_s) * S, 0, "0-1"))
+    links = pd.DataFrame({"link": ["x"], "start_ps": [2 * S], "end_ps": [(2 + length_s) * S], "rate_bytes_s": [97.0]})
+    return type(step)(step.ops, step.dependencies, links, step.memory)
+
+
+TOTALS = pd.DataFrame({"link": ["x"], "kind": ["network"], "links": [4], "capacity_bytes_s": [100]})
+
+
+def test_exposed_reduction_on_a_busy_network():
+    found = analyze(reduction(6), None, TOTALS)
+    assert limits(found) == "50 % of the step is exposed gradient reduction on network links at 97 % utilization; 50 % is compute"
+    [row] = document(found)["ranks"]
+    assert (row["compute_s"], row["communication_s"], row["exposed_communication_s"], row["idle_s"]) == (4, 6, 4, 0)
+    assert row["overlap"] == pytest.approx(1 / 3) and row["compute_under_communication"] == 0.5
+    assert document(found)["links"]["network"]["mean_utilization"] == pytest.approx(0.97 * 6 / 8)
+
+
+def test_compute_limits_when_it_is_nearly_all():
+    assert limits(analyze(unit_cost(4, 1, 2, "standard").trace)) == "compute: 100 % of the step is compute"
+    almost = trace((0, "compute", "forward", 0, 95, 0, ""), (0, "data", "reduce", 95, 100, 0, "g"))
+    assert limits(analyze(almost)) == "compute: 95 % of the step is compute; the largest loss is 5 % exposed gradient reduction"
+
+
+def test_a_pipeline_is_limited_by_its_bubble():
+    found = analyze(unit_cost(4, 4, 8, "1f1b", forward=1, backward=2).trace)
+    words = "27 % of the step is idle in the pipeline (waiting for data 14 %, drain 9.1 %, warm-up 4.5 %); 73 % is compute"
+    assert limits(found) == words
+    figures = document(found)
+    assert figures["bubble_of_total"] == pytest.approx(9 / 33) and figures["bubble_of_ideal"] == pytest.approx(9 / 24)
+
+
+def test_no_communication_is_none_and_never_nan():
+    text = json.dumps(document(analyze(unit_cost(4, 2, 2, "standard").trace)), allow_nan=False)
+    assert all(row["overlap"] is None for row in json.loads(text)["ranks"])
+
+
+def test_nothing_takes_time():
+    found = analyze(unit_cost(1, 1, 1, "standard", forward=0, backward=0).trace)
+    assert limits(found) == "nothing: the step takes no time"
+    assert document(found)["bubble_of_total"] is None
+
+
+JOB = """
+model: {layers: 4, hidden: 256, heads: 4}
+cluster: pcie-ethernet
+parallel: {pipeline: 2, tensor: 2, data: 2}
+strategy: {name: mpp}
+batch: {global: 8, micro: 1, sequence: 128}
+"""
+
+
+def test_the_summary_says_the_same():
+    run = simulated(JOB, fold=False)
+    figures = document(analyze(run.trace, None, run.links))
+    rows = pd.DataFrame(figures["ranks"])
+    for name in ("overlap", "exposed_communication_s", "idle_s", "bubble_of_total"):
+        assert rows[name].mean() == pytest.approx(run.summary[name])
+    assert figures["bubble_of_ideal"] == pytest.approx(run.summary["bubble_of_ideal"])
+    for kind, use in figures["links"].items():
+        assert use["mean_utilization"] == pytest.approx(run.summary["links"][kind]["mean_utilization"])
+        assert use["peak_utilization"] == pytest.approx(run.summary["links"][kind]["peak_utilization"])
+
+
+def test_parts_of_the_document_add_up():
+    figures = document(analyze(simulated(JOB).trace))
+    for row in figures["ranks"]:
+        assert sum(row["idle_by_cause_s"].values()) == pytest.approx(row["idle_s"])
+        assert sum(row["exposed_by_kind_s"].values()) == pytest.approx(row["exposed_communication_s"])
+    whole = figures["compute_s"] + sum(figures["exposed_communication_s"].values()) + sum(figures["idle_s"].values())
+    assert whole == pytest.approx(figures["window_s"])
+    assert sum(figures["critical_path"]["by_kind_s"].values()) == pytest.approx(figures["critical_path"]["length_s"])
+
+
+def test_twice_the_same():
+    run = simulated(JOB)
+    assert document(analyze(run.trace, None, run.links)) == document(analyze(run.trace, None, run.links))
+
+
+def test_what_changed():
+    a, b = analyze(reduction(6)), analyze(reduction(4))
+    assert difference(a, b) == (
+        "B is 1.33 times as fast as A (8 s to 6 s); most of all exposed gradient reduction went from 4 s to 2 s, 25 % of A"
+    )
+    assert changes(a, b) == [("exposed gradient reduction", 4 * S, 2 * S), ("compute", 4 * S, 4 * S)]
+    assert difference(a, a) == "B takes as long as A, 8 s; no part of it changed"
+    assert difference(b, a).startswith("B is 1.33 times as slow as A (6 s to 8 s)")
+    assert sum(row["change_s"] for row in difference_document(a, b)["changes"]) == -2
+
+
+def test_a_window():
+    found = analyze(reduction(6), (3 * S, 5 * S), TOTALS)
+    assert found.ranks[["compute_ps", "exposed_ps", "idle_ps"]].values.tolist() == [[S, S, 0]]
+    assert document(found)["critical_path"]["by_kind_s"] == {"reduce": 2}
+    with pytest.raises(InputError, match="no time of the trace"):
+        analyze(reduction(6), (8 * S, 9 * S))
+
+
+def test_steps_follow_one_another():
+    run = unit_cost(4, 2, 4, "standard", extra="steps: 3")
+    windows = [step_window(run.trace.ops, step, 3) for step in range(3)]
+    assert windows[0][0] == 0 and windows[-1][1] == run.trace.makespan_ps
+    assert all(one[1] == other[0] for one, other in zip(windows, windows[1:], strict=False))
+    with pytest.raises(InputError, match="no step 3; allowed: 0 to 2"):
+        step_window(run.trace.ops, 3, 3)
+
+
+def test_links_without_a_known_capacity_are_left_out():
+    links = pd.DataFrame({"link": ["x", "y"], "start_ps": [0, 0], "end_ps": [S, S], "rate_bytes_s": [50.0, 80.0]})
+    assert link_use(links, TOTALS, (0, S))["link"].tolist() == ["x"]
+    assert utilization_during(links, TOTALS, union([0], [S])) == ("network", 0.5)
+    assert utilization_during(links, TOTALS, union([S], [2 * S])) is None
+    assert utilization_during(links, TOTALS, union([], [])) is None
