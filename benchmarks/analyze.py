@@ -8,7 +8,6 @@ measurement is a process of its own; HTA's import is not counted.
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import subprocess
 import sys
@@ -19,7 +18,8 @@ CPU_OP = """  {
     "ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 100, "tid": 100,
     "ts": %d.%03d, "dur": 4.250,
     "args": {
-      "External id": %d,"Record function id": 0, "Ev Idx": %d, "Input Dims": [[1024, 4096], [4096, 1024], []], "Input type": ["float", "float", ""]
+      "External id": %d,"Record function id": 0, "Ev Idx": %d,
+      "Input Dims": [[1024, 4096], [4096, 1024], []], "Input type": ["float", "float", ""]
     }
   }"""
 LAUNCH = """  {
@@ -34,14 +34,15 @@ KERNEL = """  {
     "ts": %d.%03d, "dur": 7.500,
     "args": {
       "External id": %d, "queued": 0, "device": 0, "context": 1, "stream": %d, "correlation": %d, "registers per thread": 96,
-      "shared memory": 41760, "blocks per SM": 0.1, "warps per SM": 2, "grid": [8, 1, 1], "block": [640, 1, 1], "est. achieved occupancy %%": 3
+      "shared memory": 41760, "blocks per SM": 0.1, "warps per SM": 2, "grid": [8, 1, 1], "block": [640, 1, 1],
+      "est. achieved occupancy %%": 3
     }
   }"""
 FLOW = """  {
     "ph": "%s", "id": %d, "pid": 100, "tid": 100, "ts": %d.%03d,
     "cat": "ac2g", "name": "ac2g"%s
   }"""
-STEP = '  {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#%d", "pid": 100, "tid": 100, "ts": %d, "dur": %d, "args": {"External id": 1}}'
+STEP = '  {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#%d", "pid": 100, "tid": 100, "ts": %d, "dur": %d, "args": {}}'
 GEMM, NCCL = "ampere_sgemm_128x64_tn", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 STEPS = 4
 
@@ -73,10 +74,12 @@ analysis.get_comm_comp_overlap(visualize=False)
 }
 FRAME = """
 import resource, sys, time
-clock, path = time.perf_counter, sys.argv[1]
+path = sys.argv[1]
+clock = lambda: (time.perf_counter(), time.process_time())
 begin = clock()
 {body}
-print("measured", clock() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+end = clock()
+print("measured", end[0] - begin[0], end[1] - begin[1], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
@@ -101,13 +104,13 @@ def write_trace(path: Path, events: int) -> None:
         file.write('\n  ],\n  "traceName": "generated"\n}\n')
 
 
-def measure(python: str, body: str, path: Path) -> tuple[float, float] | str:
-    """Seconds and MiB, or why not."""
+def measure(python: str, body: str, path: Path) -> tuple[float, float, float] | str:
+    """Seconds, seconds of processor time and MiB, or why not."""
     run = subprocess.run([python, "-c", FRAME.format(body=body), str(path)], capture_output=True, text=True)
     found = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("measured")]
     if not found:
         return (run.stderr.strip().splitlines() or ["no answer"])[-1]
-    return float(found[0][0]), int(found[0][1]) / 1024
+    return float(found[0][0]), float(found[0][1]), int(found[0][2]) / 1024
 
 
 def main() -> None:
@@ -120,7 +123,6 @@ def main() -> None:
             path = inside / "rank0.pt.trace.json.gz"
             write_trace(path, events)
             report(path, events, hta_python)
-    print(json.dumps({"hta_python": hta_python}))
 
 
 def report(path: Path, events: int, hta_python: str) -> None:
@@ -132,7 +134,7 @@ def report(path: Path, events: int, hta_python: str) -> None:
         if isinstance(got, str):
             print(f"  {name:32} skipped: {got}")
         else:
-            print(f"  {name:32} {got[0]:8.2f} s  {events / got[0]:12,.0f} events/s  {got[1]:8.0f} MiB")
+            print(f"  {name:32} {got[0]:8.2f} s  {got[1]:8.2f} s CPU  {events / got[0]:12,.0f} events/s  {got[2]:8.0f} MiB")
 
 
 if __name__ == "__main__":

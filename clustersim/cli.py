@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     analyze = _command(
         commands, "analyze", "what limits a step, and where its time goes", "clustersim analyze runs/pipeline-shapes --from 10s --to 60s"
     )
-    analyze.add_argument("trace", nargs="*", metavar="TRACE", help="a run folder, or PyTorch profiler files of one or more ranks or a folder of them")
+    analyze.add_argument("trace", nargs="*", metavar="TRACE", help="a run folder, or PyTorch profiler files (one a rank), or a folder of them")
     analyze.add_argument("--diff", nargs=2, metavar=("A", "B"), help="what changed from one trace to another")
     analyze.add_argument("--from", dest="start", metavar="TIME", help="begin of the window, for example 1.5s")
     analyze.add_argument("--to", dest="end", metavar="TIME", help="end of the window")

@@ -54,7 +54,8 @@ class Analysis:
 
     def exposed(self) -> dict[str, float]:
         """Exposed communication by family, mean over ranks, in ps; it adds up to that of the ranks."""
-        return {str(name): float(sum(map(int, of["exposed_ps"]))) / len(self.ranks) for name, of in self.families.groupby("family", sort=False)}
+        by_family = self.families.groupby("family", sort=False)["exposed_ps"]
+        return {str(name): sum(map(int, times)) / len(self.ranks) for name, times in by_family}
 
     def idle(self) -> dict[str, float]:
         """Idle by cause, mean over ranks, in ps."""

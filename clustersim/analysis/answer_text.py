@@ -109,10 +109,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "exposed_communication_s": {name: time / PS_PER_S for name, time in exposed.items()},
         "idle_s": {name: time / PS_PER_S for name, time in analysis.idle().items()},
         "communication": _communication(analysis),
-        "streams": [
-            {"rank": int(rank), "stream": str(stream), "ops": int(ops), "busy_s": int(busy) / PS_PER_S, "utilization": _share(int(busy), window)}
-            for rank, stream, ops, busy in analysis.streams[["rank", "stream", "ops", "busy_ps"]].itertuples(index=False)
-        ],
+        "streams": _streams(analysis),
         "critical_path": _path(analysis),
         "slack": _slack(analysis),
         "waits": analysis.waits.to_dict("records"),
@@ -150,6 +147,19 @@ def _ranks(analysis: Analysis) -> list[dict[str, Any]]:
     return rows
 
 
+def _streams(analysis: Analysis) -> list[dict[str, Any]]:
+    return [
+        {
+            "rank": int(row.rank),
+            "stream": str(row.stream),
+            "ops": int(row.ops),
+            "busy_s": int(row.busy_ps) / PS_PER_S,
+            "utilization": _share(int(row.busy_ps), analysis.window_ps),
+        }
+        for row in analysis.streams.itertuples(index=False)
+    ]
+
+
 def _communication(analysis: Analysis) -> list[dict[str, Any]]:
     """A row per kind, mean over ranks; ``overlap`` and ``compute_under_communication`` over the sums of all ranks."""
     count, compute = len(analysis.ranks), float(analysis.ranks["compute_ps"].astype(float).sum())
@@ -183,7 +193,13 @@ def _path(analysis: Analysis) -> dict[str, Any]:
         "by_kind_s": {kind: time / PS_PER_S for kind, time in times.items()},
         "share_by_kind": {kind: _share(time, analysis.window_ps) for kind, time in times.items()},
         "longest": [
-            {"op": int(row.op), "rank": int(row.rank), "kind": str(row.kind), "start_s": int(row.start_ps) / PS_PER_S, "time_s": int(row.took) / PS_PER_S}
+            {
+                "op": int(row.op),
+                "rank": int(row.rank),
+                "kind": str(row.kind),
+                "start_s": int(row.start_ps) / PS_PER_S,
+                "time_s": int(row.took) / PS_PER_S,
+            }
             for row in longest.itertuples(index=False)
         ],
     }
@@ -193,14 +209,25 @@ def _slack(analysis: Analysis) -> dict[str, Any] | None:
     if analysis.slack is None:
         return None
     slack = analysis.slack
-    return {"ops": len(slack), "without_slack": int((slack == 0).sum()), "mean_s": float(slack.mean() / PS_PER_S), "greatest_s": int(slack.max()) / PS_PER_S}
+    return {
+        "ops": len(slack),
+        "without_slack": int((slack == 0).sum()),
+        "mean_s": float(slack.mean() / PS_PER_S),
+        "greatest_s": int(slack.max()) / PS_PER_S,
+    }
 
 
 def _stragglers(analysis: Analysis) -> list[dict[str, Any]]:
     """Ranks that others wait for, most first: idle of others because of it, and waits for it in collectives, idle or not."""
     table = analysis.stragglers.assign(idle=analysis.ranks["waited_for_ps"].to_numpy())
-    table = table[(table["idle"] > 0) | (table["waited_for_s"] > 0)].sort_values(["idle", "waited_for_s", "rank"], ascending=[False, False, True])
+    table = table[(table["idle"] > 0) | (table["waited_for_s"] > 0)]
+    table = table.sort_values(["idle", "waited_for_s", "rank"], ascending=[False, False, True])
     return [
-        {"rank": int(row.rank), "idle_of_others_s": int(row.idle) / PS_PER_S, "waited_for_s": float(row.waited_for_s), "collectives": int(row.collectives)}
+        {
+            "rank": int(row.rank),
+            "idle_of_others_s": int(row.idle) / PS_PER_S,
+            "waited_for_s": float(row.waited_for_s),
+            "collectives": int(row.collectives),
+        }
         for row in table.itertuples(index=False)
     ]

@@ -43,18 +43,19 @@ def exact_times(imported: Imported, window: str = "file") -> pd.DataFrame:
     launched in it (column ``step``). Busy is any device event, memory the copies, non-compute what is busy without compute.
     """
     ops = imported.trace.ops
-    launch = imported.launches["launch_ps"].to_numpy()
-    rank = ops["rank"].to_numpy()
+    rank, launch = ops["rank"].to_numpy(), imported.launches["launch_ps"].to_numpy()
+    columns = ops["start_ps"].to_numpy(), ops["end_ps"].to_numpy(), _parts(ops["kind"])
     rows = []
     for number, one in imported.files.items():
         mine = rank == number
         if window == "steps":
             steps = imported.steps[imported.steps["rank"] == number]
             for name, begin, end in zip(steps["name"], steps["start_ps"], steps["end_ps"], strict=True):
-                rows.append({"rank": number, "step": name} | _times(ops[mine & (launch >= begin) & (launch < end)]))
+                inside = mine & (launch >= begin) & (launch < end)
+                rows.append({"rank": number, "step": name} | _times(*(column[inside] for column in columns)))
             continue
-        kept = _exact_window(imported, number, one, launch) if window == "hta" else True
-        rows.append({"rank": number} | _times(ops[mine & kept]))
+        inside = mine & _exact_window(imported, number, one, launch) if window == "hta" else mine
+        rows.append({"rank": number} | _times(*(column[inside] for column in columns)))
     return _table(rows)
 
 
@@ -72,29 +73,32 @@ def hta_times(imported: Imported, last_step: bool = False) -> pd.DataFrame:
     return _table(rows)
 
 
-def _exact_window(imported: Imported, rank: int, one: FileEvents, launch: np.ndarray) -> np.ndarray | bool:
+def _exact_window(imported: Imported, rank: int, one: FileEvents, launch: np.ndarray) -> np.ndarray:
     """What was launched before the last ProfilerStep, of the host's or the GPU's side, began; an op without correlation counts as
 
     launched with the first host event that has none.
     """
     if len({name for name, *_ in one.steps}) < 2:
-        return True
+        return np.ones(len(launch), dtype=bool)
     last_ns = max(start for _, _, start, _ in one.steps)
     kept = launch < (last_ns + imported.shift_ns[rank]) * 1000
     return kept | (imported.launches["correlation"].to_numpy() == -1) if one.first_host_ns < last_ns else kept
 
 
-def _times(ops: pd.DataFrame) -> dict[str, Any]:
-    start, end = ops["start_ps"].to_numpy(), ops["end_ps"].to_numpy()
-    kind = ops["kind"].astype(str).to_numpy()
-    computes, copies = kind == KERNEL, kind == COPY
-    talks = ~computes & ~copies
+def _parts(kind: pd.Series) -> np.ndarray:
+    """0 for compute, 1 for communication, 2 for copies."""
+    of_kind = [0 if name == KERNEL else 2 if name == COPY else 1 for name in kind.cat.categories]
+    return np.array(of_kind, dtype=np.int8)[kind.cat.codes]
+
+
+def _times(start: np.ndarray, end: np.ndarray, part: np.ndarray) -> dict[str, Any]:
+    computes, talks, copies = (part == number for number in range(3))
     busy = union(start, end)
     compute, communication, memory = (union(start[of], end[of]) for of in (computes, talks, copies))
     overlap = length(intersection(communication, compute))
-    span = int(end.max() - start.min()) if len(ops) else 0
+    span = int(end.max() - start.min()) if len(start) else 0
     parts = {
-        "n": len(ops), "n_comm": int(talks.sum()), "n_comp": int(computes.sum()), "n_mem": int(copies.sum()), "span_ps": span,
+        "n": len(start), "n_comm": int(talks.sum()), "n_comp": int(computes.sum()), "n_mem": int(copies.sum()), "span_ps": span,
         "busy_ps": length(busy), "idle_ps": span - length(busy), "compute_ps": length(compute), "communication_ps": length(communication),
         "memory_ps": length(memory), "overlap_ps": overlap, "exposed_ps": length(communication) - overlap,
         "non_compute_ps": length(busy) - length(compute),

@@ -120,7 +120,7 @@ class _Attribution:
         own, other = self.line.offset(self.ops.rank[op]), self.line.offset(self.ops.rank[last])
         start = np.clip(self.ops.ready[op] + own, self.start[at], self.end[at])
         length = self.end[at] - start
-        here = self._on_line(self.ops.rank[last])
+        here = self._on_line(self.ops.rank[last])  # who is on another line (4 million rank-seconds on) is not looked at
         held = covered(self.contended, self.end[at] - own + other) - covered(self.contended, start - own + other)
         held = np.where(here, held, 0)
         at_rank = self.rank[at]

@@ -8,6 +8,7 @@ stream are taken as they were.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from clustersim.errors import InputError
 
 _READINESS_ORDERED = "data"
 NONE = -1
+_ROUNDS = 100
 
 
 @dataclass(frozen=True)
@@ -109,12 +111,26 @@ def _depths(ops: Ops, joined: Activities, needs: np.ndarray, on: np.ndarray) -> 
     target = joined.of_op[np.concatenate([other[tied], needs[chained]])]
     depth = np.zeros(len(joined), dtype=np.int64)
     source, target = source[source != target], target[source != target]
-    for _ in range(len(source) + 1):
+    for _ in range(_ROUNDS):
         deeper = depth[source] >= depth[target]
         if not deeper.any():
             return depth
         np.maximum.at(depth, target[deeper], depth[source[deeper]] + 1)
-    raise InputError("dependencies: ops without a duration wait for one another in a circle")
+    return _sorted_depths(len(joined), source, target)
+
+
+def _sorted_depths(count: int, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The same for long chains, one by one."""
+    before: dict[int, list[int]] = {}
+    for one, other in zip(source.tolist(), target.tolist(), strict=True):
+        before.setdefault(other, []).append(one)
+    depth = np.zeros(count, dtype=np.int64)
+    try:
+        for place, one in enumerate(TopologicalSorter(before).static_order()):
+            depth[one] = place
+    except CycleError:
+        raise InputError("dependencies: ops without a duration wait for one another in a circle") from None
+    return depth
 
 
 def _doing(ops: Ops) -> np.ndarray:

@@ -31,9 +31,9 @@ class Ops:
     """Columns by op, in the order of the table, times in ps.
 
     ``start``: of compute, or of the transfer, which begins when the last participant has arrived; ``ready``: since when the op has
-    waited for the others; ``wait``: how long it did; ``family``: a position in FAMILIES, or COMPUTES, COPIES, OTHER; ``lane``: a number for each stream of each rank;
-    ``number``: the names by which dependencies know the ops. ``profiled``: measured, where a
-    kernel that communicates waits inside: its ``ready`` is its start, and the transfer begins a ``wait`` later.
+    waited for the others; ``wait``: how long it did; ``family``: a position in FAMILIES, or COMPUTES, COPIES, OTHER; ``lane``: a number
+    for each stream of each rank; ``number``: the names by which dependencies know the ops. ``profiled``: measured, where a kernel that
+    communicates waits inside: its ``ready`` is its start, and the transfer begins a ``wait`` later.
     """
 
     number: np.ndarray

@@ -144,7 +144,8 @@ def collective_waits(ops: Ops, joined: Activities) -> pd.DataFrame:
     """
     rows = np.flatnonzero(ops.communicates)
     wait, excess = waits(ops)[rows], contention(ops, joined)[rows]
-    table = pd.DataFrame({"kind": ops.kind.codes[rows], "family": ops.family[rows], "wait": wait.astype(float), "excess": excess.astype(float)})
+    table = pd.DataFrame({"kind": ops.kind.codes[rows], "family": ops.family[rows]})
+    table["wait"], table["excess"] = wait.astype(float), excess.astype(float)
     table["transfer"] = (ops.end[rows] - ops.start[rows] - (wait if ops.profiled else 0)).astype(float)
     by_kind = table.groupby("kind", sort=True)
     return pd.DataFrame(

@@ -83,6 +83,7 @@ def _lay(cluster: Cluster, group: Sequence[int], phase: Phase, flow: int) -> Lai
     by_member = []
     total: Carried = {}
     parts: Carried = {}
+    whole: set[int] = set()
     hops: Counter[tuple[int, str]] = Counter()
     for member, sends in enumerate(phase.sends):
         own: Carried = {}
@@ -94,13 +95,15 @@ def _lay(cluster: Cluster, group: Sequence[int], phase: Phase, flow: int) -> Lai
             hops[max(route.latency_ps, cluster.link_delay_ps), kind] += 1
             for link, part in route.links:
                 _add(own, link, share if part is ONE else share * part)
-                if part is not ONE or link in parts:
+                if part is ONE:
+                    whole.add(link)
+                else:
                     parts[link] = max(part, parts.get(link, part))
         for link, share in own.items():
             _add(total, link, share)
         by_member.append(own)
     pace = Pace(phase.steps, phase.turns, tuple(sorted(Hop(*hop, count) for hop, count in hops.items())))
-    return LaidPhase(pace, tuple(by_member), total, phase.occupancy, {link: part for link, part in parts.items() if part != ONE})
+    return LaidPhase(pace, tuple(by_member), total, phase.occupancy, {link: part for link, part in parts.items() if link not in whole})
 
 
 def _lay_host(cluster: Cluster, gpu: int, op: str) -> LaidPhase:

@@ -7,15 +7,17 @@ equations, exactly, and the guess is mended until it agrees with them.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 _UNIT = 1 << 60
-_ROUNDS, _STEPS = 40, 20
+_ROUNDS, _STEPS = 20, 20
 _LESS = 2**-48
+_GRAIN = 2**8
 
 Crossing = tuple[int, int, int, int]
 """Link, weight, part, connections: see :class:`clustersim.engine.sharing.Crossing`."""
@@ -120,12 +122,12 @@ def _gather(
 
 def _solve(kinds: _Kinds) -> tuple[list[Fraction], list[int | None]]:
     """The rate of each kind of flow, and the kind of link that limits it, None when nothing does."""
-    levels = [left / float(entitled) for left, entitled in zip(kinds.left, kinds.entitled, strict=True)]
-    gentle = 1 / max(len(uses) for uses in kinds.uses)  # all the way at once they would swing
+    nearing = _Nearing(kinds)
     tried: list[int | None] = []
     for _ in range(_ROUNDS):
         for _ in range(_STEPS):
-            levels = [level + gentle * (_full_level(kinds, link, levels) - level) for link, level in enumerate(levels)]
+            nearing.step()
+        levels = nearing.levels.tolist()
         limiting = [_scarcest(kinds, flow, levels) for flow in range(len(kinds.uses))]
         if limiting != tried:
             rates = _rates(kinds, limiting)
@@ -143,24 +145,63 @@ def _within(kinds: _Kinds, levels: Sequence[float]) -> list[Fraction]:
     ]
     loads = [sum(sorted(float(each) * rates[flow] for flow, each in takes.items())) for takes in kinds.takes]
     room = [min(1.0, left / load) * (1 - _LESS) for left, load in zip(kinds.left, loads, strict=True)]
-    return [Fraction(rate * min(room[link] for link, _ in uses)) for rate, uses in zip(rates, kinds.uses, strict=True)]
+    found = [int(rate * min(room[link] for link, _ in uses)) for rate, uses in zip(rates, kinds.uses, strict=True)]
+    return [Fraction(rate // _GRAIN * _GRAIN or rate) for rate in found]
 
 
-def _full_level(kinds: _Kinds, link: int, levels: Sequence[float]) -> float:
-    """The level at which a link is full while the others stay; where it never is, one at which it holds up nobody."""
-    elsewhere = []
-    for flow, takes in kinds.takes[link].items():
-        rate = min([kinds.limits[flow], *(levels[other] * float(factor) for other, factor in kinds.uses[flow] if other != link)])
-        factor = float(_factor(kinds, flow, link))
-        elsewhere.append((rate / factor, rate * float(takes), factor * float(takes)))
-    elsewhere.sort()
-    left, entitled = float(kinds.left[link]), sum(each for _, _, each in elsewhere)
-    for level, taken, each in elsewhere:
-        if level * entitled >= left:
-            return left / entitled
-        left -= taken
-        entitled -= each
-    return 2 * elsewhere[-1][0]
+class _Nearing:
+    """Levels of links that come nearer, step by step, to those at which each is full while the others stay.
+
+    Columns by use of a kind of link by a kind of flow, sorted by flow.
+    """
+
+    def __init__(self, kinds: _Kinds) -> None:
+        uses = sorted({(flow, link) for flow, crossed in enumerate(kinds.uses) for link, _ in crossed})
+        self.flow, self.link = (np.array(column) for column in zip(*uses, strict=True))
+        self.factor = np.array([float(_factor(kinds, flow, link)) for flow, link in uses])
+        self.takes = np.array([float(kinds.takes[link][flow]) for flow, link in uses])
+        self.limit = np.array(kinds.limits, dtype=float)[self.flow]
+        self.left = np.array(kinds.left, dtype=float)
+        self.levels = self.left / np.array([float(each) for each in kinds.entitled])
+        self.gentle = 1 / max(len(crossed) for crossed in kinds.uses)  # all the way at once they would swing
+        self.first_of_flow = np.flatnonzero(np.diff(self.flow, prepend=-1))
+
+    def step(self) -> None:
+        full = self._full_levels(self._elsewhere())
+        self.levels = self.levels + self.gentle * (full - self.levels)
+
+    def _elsewhere(self) -> np.ndarray:
+        """By use, the rate that the flow's other links allow it."""
+        allowed = self.levels[self.link] * self.factor
+        least = np.minimum.reduceat(allowed, self.first_of_flow)[self.flow]
+        lowest = allowed == least
+        alone = (np.add.reduceat(lowest, self.first_of_flow) == 1)[self.flow] & lowest
+        others = np.minimum.reduceat(np.where(alone, np.inf, allowed), self.first_of_flow)[self.flow]
+        return np.minimum(self.limit, np.where(alone, others, least))
+
+    def _full_levels(self, rate: np.ndarray) -> np.ndarray:
+        """By link the level at which it is full; where it never is, one at which it holds up nobody."""
+        level, entitled = rate / self.factor, self.factor * self.takes
+        order = np.lexsort((entitled, level, self.link))
+        level, entitled, taken, link = level[order], entitled[order], (rate * self.takes)[order], self.link[order]
+        begins = np.flatnonzero(np.diff(link, prepend=-1))
+        counts = np.diff(np.append(begins, len(link)))
+        rest = np.repeat(np.add.reduceat(entitled, begins), counts) - _before(entitled, begins, counts)
+        room = self.left[link] - _before(taken, begins, counts)
+        fits = level * rest >= room
+        at = np.where(fits, np.arange(len(link)), len(link))
+        first = np.minimum.reduceat(at, begins)
+        found = np.append(room / np.maximum(rest, np.finfo(float).tiny), 0.0)[first]
+        last = 2 * level[begins + counts - 1]
+        result = self.levels.copy()
+        result[link[begins]] = np.where(first < len(link), found, last)
+        return result
+
+
+def _before(values: np.ndarray, begins: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The sum of those before each in its segment."""
+    total = np.cumsum(values) - values
+    return total - np.repeat(total[begins], counts)
 
 
 def _agree(kinds: _Kinds, rates: Sequence[Fraction], limiting: Sequence[int | None]) -> bool:

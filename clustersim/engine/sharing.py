@@ -173,20 +173,20 @@ class _Filling:
             for number in self.on_link[link]:
                 if result[number][0]:
                     continue
-                most = rate, slowest = limits[number]
-                own = 0
+                most, own = limits[number], 0
+                rate, _ = most
                 for other, weight, part, _ in flows[number]:
                     share = (left[other] << BITS) // parts[other]
                     if weight != part:
                         share = share * part // weight
                     if share < rate:
-                        rate, slowest = share, other
+                        rate = share
                     if other == link:
                         own = share
-                if (rate, slowest) == most:
+                if rate == most[0]:
                     at_limit[number] = most
                 else:
-                    here[number] = rate, slowest
+                    here[number] = rate, link  # of several that are as scarce the one that is full now
                     elsewhere = elsewhere or rate < own
             if elsewhere:
                 doubtful.append(link)

@@ -13,7 +13,8 @@ from clustersim.importers.kineto_kinds import DEVICE, TRANSFERS, unclassified
 _SYNCHRONISATION = ("cuda_sync", "Stream Sync", "Context Sync", "Event Sync")
 _HOST = {
     "cpu_op", "user_annotation", "gpu_user_annotation", "cuda_runtime", "cuda_driver", "python_function", "overhead", "Trace", "fwdbwd",
-    "ac2g", "cpu_instant_event", "Operator", "Runtime", "async_cpu_to_gpu", "external_correlation", "hip_runtime", "xpu_runtime", "xpu_driver",
+    "ac2g", "cpu_instant_event", "Operator", "Runtime", "async_cpu_to_gpu", "external_correlation", "hip_runtime", "xpu_runtime",
+    "xpu_driver",
 }  # fmt: skip
 _SHOWN = 3
 

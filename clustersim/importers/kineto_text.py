@@ -22,7 +22,7 @@ import numpy as np
 
 from clustersim.errors import InputError
 
-BLOCK = 4 << 20
+BLOCK = 1 << 19
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _FOREIGN = '{}: not a PyTorch profiler trace: "traceEvents" is missing'
@@ -52,7 +52,7 @@ def pieces(path: Path, decode: Decode, header: Header, block: int = BLOCK) -> It
     for more in blocks:
         text = (text + more).lstrip(_SPACE)
         cut = _guess(text)
-        events = _try(decode, text[: cut[0]]) if cut else None
+        events = _try(decode, memoryview(text)[: cut[0]]) if cut else None
         if cut and events is not None:
             text = text[cut[1] :]
             yield events
@@ -155,9 +155,9 @@ def _escaped(letters: np.ndarray, quotes: np.ndarray) -> np.ndarray:
     return odd
 
 
-def _try(decode: Decode, text: bytes) -> list | None:
+def _try(decode: Decode, text: memoryview) -> list | None:
     try:
-        return decode(b"[" + text + b"]")
+        return decode(b"".join((b"[", text, b"]")))
     except ValueError:
         return None
 

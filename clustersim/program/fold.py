@@ -133,6 +133,8 @@ def _quotient(
                 members.append(place.ranks[instance])
                 found = []
                 for phase, by_group in enumerate(place.by_group):
+                    if place.pace[phase][instance] is None:
+                        continue
                     by_class: dict[int, set[tuple[int, Fraction]]] = defaultdict(set)
                     for link, amount in by_group[instance]:
                         by_class[colours.link[link]].add((amount, place.part[phase][instance].get(link, ONE)))
@@ -142,7 +144,7 @@ def _quotient(
                         Use(link, amounts.shares[amount], colours.crossing[first_link[link]][number, phase, key[1], amount], part)
                         for link, ((amount, part),) in by_class.items()
                     ]
-                    found.append(PhaseUse(place.pace[phase][instance], tuple(uses), place.occupancy[phase]))
+                    found.append(PhaseUse(place.pace[phase][instance], tuple(uses), place.occupancy[phase][instance]))
                 phases.append(tuple(found))
             group[place.place, position] = numbers[key]
     return Fold(

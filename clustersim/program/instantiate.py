@@ -9,12 +9,12 @@ import numpy as np
 from clustersim.cluster.spec import Cluster
 from clustersim.errors import InputError
 from clustersim.collectives.algorithms import able, flat, sent_share
-from clustersim.collectives.layout import lay_out
+from clustersim.collectives.layout import Layout, lay_out
 from clustersim.collectives.loads import HOST_OPS, fastest_algorithm, time_ps
 from clustersim.collectives.protocols import fastest
 from clustersim.program.fold import Fold, fold
 from clustersim.program.grid import Grid
-from clustersim.program.places import Place
+from clustersim.program.places import Place, Shape, groups_of, shape_of
 from clustersim.program.program import Links, Load, Memory, Phase, Program, Stream, Transfer
 from clustersim.program.template import Exchange, Template
 
@@ -29,7 +29,8 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
     the algorithm that is fastest when it meets no other traffic. InputError when there are more than ``MAX_OPS`` ops.
     """
     exchanges = list(template.exchanges)
-    place_of = [_place(exchange, grid, cluster, algorithm) for exchange in exchanges]
+    shapes = _Shapes(grid, cluster)
+    place_of = [_place(exchange, shapes, algorithm) for exchange in exchanges]
     places = list(dict.fromkeys(place_of))
     folding = fold(cluster, grid, places, folded)
     copies, ops = len(folding.copies), len(template.kind)
@@ -57,7 +58,7 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
         layer=repeated(template.layer, np.int32),
         micro_batch=repeated(template.micro_batch, np.int32),
         duration_ps=repeated(template.duration_ps, np.int64),
-        bytes=np.tile(_sent(template, exchanges, place_of, grid, cluster), copies),
+        bytes=np.tile(_sent(template, exchanges, place_of, shapes), copies),
         flops=repeated(template.flops, np.float64),
         peer=np.where(peer < 0, -1, rank_of[:, np.maximum(peer, 0)]).ravel(),
         activity=activity,
@@ -145,31 +146,57 @@ def _links(cluster: Cluster, folding: Fold) -> Links:
     )
 
 
-def _first_group(exchange: Exchange, grid: Grid) -> tuple[int, ...]:
-    if exchange.dimension == "pipeline":
-        return grid.rank(exchange.pipeline, 0, 0), grid.rank(exchange.to, 0, 0)
-    return grid.group(exchange.dimension, exchange.pipeline)
+def _place(exchange: Exchange, shapes: _Shapes, algorithm: str) -> Place:
+    place = Place(exchange.dimension, exchange.pipeline, exchange.to, exchange.collective, algorithm)
+    if algorithm != "auto" or exchange.collective in ("send", *HOST_OPS):
+        return place
+    chosen = {
+        shape: fastest_algorithm(shapes.cluster, group, exchange.collective, exchange.payload_bytes)
+        for shape, (group, _) in shapes.of(place).items()
+    }
+    return place._replace(chosen=tuple(chosen.items()))
 
 
-def _place(exchange: Exchange, grid: Grid, cluster: Cluster, algorithm: str) -> Place:
-    if algorithm == "auto" and exchange.collective not in ("send", *HOST_OPS):
-        algorithm = fastest_algorithm(cluster, _first_group(exchange, grid), exchange.collective, exchange.payload_bytes)
-    return Place(exchange.dimension, exchange.pipeline, exchange.to, exchange.collective, algorithm)
+class _Shapes:
+    """How the groups of places lie on nodes, found once for each."""
+
+    def __init__(self, grid: Grid, cluster: Cluster) -> None:
+        self.grid, self.cluster = grid, cluster
+        self._copies = [(copy, tensor) for copy in range(grid.copies) for tensor in range(grid.tensor)]
+        self._found: dict[tuple[str, int, int], dict[Shape, tuple[tuple[int, ...], int]]] = {}
+
+    def of(self, place: Place) -> dict[Shape, tuple[tuple[int, ...], int]]:
+        """By shape the first group of a place that has it, and how many have."""
+        key = place.dimension, place.pipeline, place.to
+        if key not in self._found:
+            counts: dict[Shape, tuple[tuple[int, ...], int]] = {}
+            for group in groups_of(self.grid, place, self._copies)[1]:
+                shape = shape_of(self.cluster, group)
+                first, count = counts.get(shape, (group, 0))
+                counts[shape] = first, count + 1
+            self._found[key] = counts
+        return self._found[key]
 
 
-def _sent(template: Template, exchanges: list[Exchange], place_of: list[Place], grid: Grid, cluster: Cluster) -> np.ndarray:
-    """Bytes each op's own rank sends, mean over the ranks of a group; a receive carries the size of its message."""
+def _sent(template: Template, exchanges: list[Exchange], place_of: list[Place], shapes: _Shapes) -> np.ndarray:
+    """Bytes each op's own rank sends, mean over the ranks of all its groups; a receive carries the size of its message."""
     sizes: list[Fraction] = []
     for exchange, place in zip(exchanges, place_of, strict=True):
         if place.op in HOST_OPS:
             sizes.append(Fraction(exchange.payload_bytes))
-            continue
-        group = _first_group(exchange, grid)
-        layout = flat(2) if place.op == "send" else lay_out(cluster, group)
-        sizes.append(sent_share(place.op, able(place.op, place.algorithm, layout), layout) * exchange.payload_bytes)
+        elif place.op == "send":
+            sizes.append(sent_share("send", place.algorithm, flat(2)) * exchange.payload_bytes)
+        else:
+            shares = [(_sent_share(place, shape, lay_out(shapes.cluster, group)), count) for shape, (group, count) in shapes.of(place).items()]
+            mean = sum(share * count for share, count in shares) / sum(count for _, count in shares)
+            sizes.append(mean * exchange.payload_bytes)
     by_exchange = np.array([*map(round, sizes), 0], dtype=np.int64)
     activity = np.array(template.activity, dtype=np.int64)
     return by_exchange[np.array([*template.activity_exchange, len(exchanges)], dtype=np.int64)[activity]]
+
+
+def _sent_share(place: Place, shape: Shape, layout: Layout) -> Fraction:
+    return sent_share(place.op, able(place.op, place.algorithm_for(shape), layout), layout)
 
 
 def _streams(template: Template, rank_of: np.ndarray) -> tuple[tuple[Stream, ...], np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,14 +16,29 @@ from clustersim.program.grid import DIMENSIONS, Grid
 _FLOWS_APART = 1 << 16  # what a pair of GPUs sends along different dimensions are different flows
 
 
+Shape = tuple[int, ...]
+
+
 class Place(NamedTuple):
-    """Which groups do what: the dimension they lie along, their pipeline rank (``to`` which, for sends), operation, algorithm."""
+    """Which groups do what: the dimension they lie along, their pipeline rank (``to`` which, for sends), operation, algorithm.
+
+    ``chosen`` are the algorithms by the shape of a group, where it is chosen for each.
+    """
 
     dimension: str
     pipeline: int
     to: int
     op: str
     algorithm: str
+    chosen: tuple[tuple[Shape, str], ...] = ()
+
+    def algorithm_for(self, shape: Shape) -> str:
+        return dict(self.chosen).get(shape, self.algorithm)
+
+
+def shape_of(cluster: Cluster, group: tuple[int, ...]) -> Shape:
+    """How many members of a group lie on each of its nodes."""
+    return tuple(sorted(Counter(rank // cluster.gpus_per_node for rank in group).values()))
 
 
 class Amounts:
@@ -51,8 +67,8 @@ Carried = tuple[tuple[int, int], ...]  # (link, amount number)
 class GroupLoads:
     """The groups of a place, as copy numbers and as ranks, the group of each copy, and what they load.
 
-    By phase: what each copy sends over which links, what each group does in all, the pace of each group, how long links are held,
-    and by group the part of a connection on each link where it is not the whole.
+    By phase: what each copy sends over which links, what each group does in all, and of each group its pace (None where it has no
+    such phase), how long it holds links, and the part of a connection on each link where it is not the whole.
     """
 
     place: Place
@@ -62,7 +78,7 @@ class GroupLoads:
     by_copy: list[list[Carried]]
     by_group: list[list[Carried]]
     pace: list[list[Pace | None]]
-    occupancy: list[Fraction]
+    occupancy: list[list[Fraction]]
     part: list[list[dict[int, Fraction]]]
 
 
@@ -85,15 +101,16 @@ def place_loads(cluster: Cluster, grid: Grid, place: Place, copies: list[tuple[i
     by_copy: list[list[Carried]] = []
     by_group: list[list[Carried]] = []
     pace: list[list[Pace | None]] = []
-    occupancy: list[Fraction] = []
+    occupancy: list[list[Fraction]] = []
     part: list[list[dict[int, Fraction]]] = []
     for group, (members, here) in enumerate(zip(groups, ranks, strict=True)):
-        for number, phase in enumerate(lay_phases(cluster, here, place.op, place.algorithm, or_ring=True, flow=flow)):
+        algorithm = place.algorithm_for(shape_of(cluster, here))
+        for number, phase in enumerate(lay_phases(cluster, here, place.op, algorithm, or_ring=True, flow=flow)):
             if number == len(by_copy):
                 by_copy.append([()] * len(copies))
                 by_group.append([()] * len(groups))
                 pace.append([None] * len(groups))
-                occupancy.append(phase.occupancy)
+                occupancy.append([Fraction(1)] * len(groups))
                 part.append([{}] * len(groups))
             own = phase.by_member if place.dimension != "pipeline" else [_sum(phase.by_member)]  # both ends lie on one copy
             for copy, carried in zip(members, own, strict=True):
@@ -101,6 +118,7 @@ def place_loads(cluster: Cluster, grid: Grid, place: Place, copies: list[tuple[i
             by_group[number][group] = _numbered(phase.total, amounts)
             pace[number][group] = phase.pace
             part[number][group] = phase.parts
+            occupancy[number][group] = phase.occupancy
     return GroupLoads(place, groups, ranks, group_of, by_copy, by_group, pace, occupancy, part)
 
 

@@ -88,7 +88,8 @@ def test_no_reason_in_the_trace():
 
 
 def test_measured_traces():
-    step = trace((0, "7", "kernel", 2, 4, 0, ""), (0, "8", "copy", 3, 6, 0, ""), (0, "7", "kernel", 9, 10, 0, ""), (1, "7", "kernel", 0, 8, 0, ""))
+    first = [(0, "7", "kernel", 2, 4, 0, ""), (0, "8", "copy", 3, 6, 0, ""), (0, "7", "kernel", 9, 10, 0, "")]
+    step = trace(*first, (1, "7", "kernel", 0, 8, 0, ""))
     assert causes(step) == {0: {"warm_up": 2, "copies": 2, "nothing": 3}, 1: {"drain": 2}}
 
 

@@ -67,7 +67,8 @@ def test_reductions_beside_the_backward(strategy, step_s, exposed_s):
 
 
 spans = st.tuples(st.integers(0, 30), st.integers(0, 12))
-rows = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["forward", "reduce", "tensor", "copy", "odd"]), spans), min_size=1, max_size=25)
+kinds = st.sampled_from(["forward", "reduce", "tensor", "copy", "odd"])
+rows = st.lists(st.tuples(st.integers(0, 2), kinds, spans), min_size=1, max_size=25)
 
 
 @given(rows, st.integers(0, 20), st.integers(1, 30))

@@ -34,7 +34,8 @@ def rows(path):
 
 def test_dependencies_and_streams():
     """0 (5) then 2 (4) on one stream; 1 (3) on another, which 2 waits for: 2 later would do."""
-    path, room = found(trace((0, "a", "forward", 0, 5, 0, ""), (0, "b", "forward", 0, 3, 0, ""), (0, "a", "forward", 5, 9, 0, ""), dependencies=[(2, 1)]))
+    ops = [(0, "a", "forward", 0, 5, 0, ""), (0, "b", "forward", 0, 3, 0, ""), (0, "a", "forward", 5, 9, 0, "")]
+    path, room = found(trace(*ops, dependencies=[(2, 1)]))
     assert rows(path) == [[0, "forward", 0, 5], [2, "forward", 5, 9]]
     assert room.tolist() == [0, 2, 0]
 
@@ -90,8 +91,8 @@ def test_measured_traces_follow_what_the_rank_did():
 
 
 def test_measured_traces_go_to_the_rank_that_came_last():
-    step = trace((0, "7", "kernel", 0, 2, 0, ""), (0, "9", "all_reduce", 2, 8, 3, "g"), (1, "7", "kernel", 0, 5, 0, ""), (1, "9", "all_reduce", 5, 8, 0, "g"))
-    path, _ = found(step)
+    early = [(0, "7", "kernel", 0, 2, 0, ""), (0, "9", "all_reduce", 2, 8, 3, "g")]
+    path, _ = found(trace(*early, (1, "7", "kernel", 0, 5, 0, ""), (1, "9", "all_reduce", 5, 8, 0, "g")))
     assert rows(path) == [[2, "kernel", 0, 5], [1, "all_reduce", 5, 8]]
 
 
@@ -171,6 +172,12 @@ def test_path_and_slack_of_random_jobs(data):
         node, more = oracle.node[op], int(room[op])
         assert oracle.makespan(node, more) == step.makespan_ps
         assert oracle.makespan(node, more + 1) == step.makespan_ps + 1
+
+
+def test_long_chains_without_a_duration():
+    """All at once, hundreds of ops that wait for one another: no time, no slack, and an answer."""
+    path, room = found(unit_cost(2, 2, 80, "standard", forward=0, backward=0).trace)
+    assert not len(path) and not room.any()
 
 
 def test_the_rows_of_a_trace_may_come_in_any_order():

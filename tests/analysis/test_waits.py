@@ -37,7 +37,7 @@ def test_send_and_receive_are_one_transfer_and_no_straggler():
 
 
 def test_other_groups_are_other_collectives():
-    _, joined = found(trace((0, "data", "reduce", 5, 7, 0, "0-1"), (2, "data", "reduce", 5, 7, 0, "2-3"), (1, "data", "reduce", 5, 7, 0, "0-1")))
+    _, joined = found(trace(*((rank, "data", "reduce", 5, 7, 0, group) for rank, group in ((0, "0-1"), (2, "2-3"), (1, "0-1")))))
     assert joined.of_op.tolist() == [0, 1, 0]
 
 

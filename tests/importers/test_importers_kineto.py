@@ -124,8 +124,9 @@ def test_times_are_exact(tmp_path, ts, ns):
 
 def test_waits(tmp_path):
     """Rank 1 comes 30 us late; the op is not shortened, the bandwidth is that of the transfer."""
-    write(tmp_path / "rank0.json", event("ncclDevKernel_AllReduce", 100, 50, **NCCL), event("ncclDevKernel_AllReduce", 200, 10, **NCCL))
-    write(tmp_path / "rank1.json", event("ncclDevKernel_AllReduce", 130, 20, **NCCL), event("ncclDevKernel_AllReduce", 200, 10, **NCCL), rank=1)
+    second = event("ncclDevKernel_AllReduce", 200, 10, **NCCL)
+    write(tmp_path / "rank0.json", event("ncclDevKernel_AllReduce", 100, 50, **NCCL), second)
+    write(tmp_path / "rank1.json", event("ncclDevKernel_AllReduce", 130, 20, **NCCL), second, rank=1)
     table = load_kineto(tmp_path).trace.ops
     assert table["wait_ps"].tolist() == [30_000_000, 0, 0, 0]
     assert (table["end_ps"] - table["start_ps"]).tolist() == [50_000_000, 10_000_000, 20_000_000, 10_000_000]

@@ -82,8 +82,8 @@ def test_against_a_plain_reading(tmp_path, events, indent, packed, block):
     imported = load_kineto(path)
     table = imported.trace.ops
     launches = imported.launches["launch_ps"].tolist()
-    found = zip(table["start_ps"] // 1000 + zero, table["end_ps"] // 1000 + zero, table["name"], imported.launches["correlation"], strict=True)
-    assert sorted(found) == rows
+    starts, ends = (table[name] // 1000 + zero for name in ("start_ps", "end_ps"))
+    assert sorted(zip(starts, ends, table["name"], imported.launches["correlation"], strict=True)) == rows
     on_host = [one for one in complete if one["cat"] in ("cpu_op", "cuda_runtime", "user_annotation")]
     for launch, correlation in zip(launches, imported.launches["correlation"], strict=True):
         hosts = [one["ts"] for one in on_host if one["args"]["correlation"] == correlation]

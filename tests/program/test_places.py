@@ -2,7 +2,7 @@
 
 from clustersim.cluster.load import load_cluster
 from clustersim.program.grid import Grid
-from clustersim.program.places import Amounts, Place, place_loads
+from clustersim.program.places import Amounts, Place, place_loads, shape_of
 
 LEAF_SPINE = """\
 name: small
@@ -25,3 +25,16 @@ def test_hashed_routes_of_a_pair_differ_by_what_it_sends(tmp_path):
     sent = {link for link, _ in pipeline.by_copy[0][0]}
     assert reduced & sent  # the adapter
     assert reduced != sent  # another spine
+
+
+def test_groups_of_one_place_may_lie_differently_and_each_has_its_own_algorithm():
+    # Of three tensor groups of 6 on nodes of 8 the first and last lie on one node, the second on two.
+    cluster = load_cluster("dgx-h100", gpus=18, nodes=None, overrides={}, near=None, place="test")
+    grid = Grid(tensor=6, data=3, pipeline=1)
+    copies = [(copy, tensor) for copy in range(3) for tensor in range(6)]
+    place = Place("tensor", 0, -1, "all_reduce", "in-switch")
+    loads = place_loads(cluster, grid, place, copies, Amounts())
+    switched = loads.occupancy[0]
+    assert switched[0] > 1 and switched[1] == 1 == switched[2]  # NVLS holds its links longer; rings between nodes do not
+    chosen = place._replace(algorithm="auto", chosen=(((6,), "tree"), ((2, 4), "multi-ring")))
+    assert [chosen.algorithm_for(shape_of(cluster, group)) for group in loads.ranks] == ["tree", "multi-ring", "multi-ring"]
