@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from clustersim.analysis.answer import Analysis
     from clustersim.experiment import Experiment
     from clustersim.simulation import Run
+    from clustersim.trace.trace import Trace
 
-__all__ = ["gantt", "load", "simulate"]
+__all__ = ["analyze", "gantt", "load", "simulate"]
 
 # The functions import what they need when called: `clustersim --help` must not load numpy and its kin.
 
@@ -44,3 +46,10 @@ def gantt(run: Run, path: str | Path) -> None:
     from clustersim.plots.gantt import gantt as draw
 
     draw(run.trace.ops, Path(path), title=run.title, memory=run.trace.memory, capacity_bytes=run.summary["gpu_memory_bytes"])
+
+
+def analyze(trace: Trace, window_ps: tuple[int, int] | None = None) -> Analysis:
+    """Where the time of a trace goes, as :mod:`clustersim.analysis.answer` finds it; ``run.trace`` is one."""
+    from clustersim.analysis.answer import analyze as analyze_trace
+
+    return analyze_trace(trace, window_ps)
