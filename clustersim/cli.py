@@ -117,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
         commands, "analyze", "what limits a step, and where its time goes", "clustersim analyze runs/pipeline-shapes --from 10s --to 60s"
     )
     analyze.add_argument("trace", nargs="*", metavar="TRACE", help="a run folder, or PyTorch profiler files (one a rank), or a folder of them")
+    analyze.add_argument("--definition", choices=("ours", "hta"), default="ours", help="figures as HolisticTraceAnalysis defines them, default %(default)s")
     analyze.add_argument("--diff", nargs=2, metavar=("A", "B"), help="what changed from one trace to another")
     analyze.add_argument("--from", dest="start", metavar="TIME", help="begin of the window, for example 1.5s")
     analyze.add_argument("--to", dest="end", metavar="TIME", help="end of the window")
@@ -124,6 +125,20 @@ def _parser() -> argparse.ArgumentParser:
     analyze.add_argument("-o", dest="output", metavar="DIR", help="write the analysis, the critical path and the slack of every op here")
     _json(analyze)
     analyze.set_defaults(module="analyze", function="analyze")
+
+    export = _command(
+        commands, "convert", "a run for other programs: Perfetto, profilers, simulators, tables",
+        "clustersim convert runs/pipeline-shapes --to chrome --ranks 0-3 --from 10s --until 60s -o step.json.gz",
+    )  # fmt: skip
+    export.add_argument("trace", metavar="RUN", help="a run folder")
+    formats = ("chrome", "kineto", "chakra", "csv", "parquet")
+    export.add_argument("--to", required=True, choices=formats, help="chrome: one file for Perfetto; the others: a folder of files")
+    export.add_argument("-o", dest="output", metavar="FILE|DIR", help="default RUN.json.gz, or RUN-FORMAT, here")
+    export.add_argument("--ranks", metavar="0-3,8", help="only these ranks, without the links")
+    export.add_argument("--from", dest="start", metavar="TIME", help="only ops with time after this, whole; for example 1.5s")
+    export.add_argument("--until", dest="end", metavar="TIME", help="only ops with time before this, whole")
+    _json(export)
+    export.set_defaults(module="convert", function="convert")
 
     topology = commands.add_parser("topology", help="clusters: show, check, import")
     topology_commands = topology.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)

@@ -33,6 +33,9 @@ def analyze(options: argparse.Namespace) -> None:
         return
     if not options.trace:
         raise InputError("analyze: expected a run folder or profiler files, for example `clustersim analyze runs/pipeline-shapes`")
+    if options.definition == "hta":
+        _hta(options)
+        return
     if options.output is not None:
         check_writable(Path(options.output))
     done = _analysed(options.trace, options)
@@ -43,6 +46,34 @@ def analyze(options: argparse.Namespace) -> None:
     _print(done, _job_ranks(options.trace))
     if paths:
         print_files(paths)
+
+
+def _hta(options: argparse.Namespace) -> None:
+    """HolisticTraceAnalysis's figures of profiler files."""
+    from clustersim.analysis.hta import hta_times
+    from clustersim.importers.kineto import load_kineto
+
+    if options.start or options.end or options.step is not None or options.output is not None:
+        raise InputError("--definition hta: has a window of its own and writes no files; leave --from, --to, --step and -o out")
+    for path in map(Path, options.trace):
+        if not path.exists() or (path / _TABLE).is_file():
+            raise InputError(f"{path}: --definition hta is for PyTorch profiler files")
+    imported = load_kineto(options.trace)
+    print_warnings(str(note) for note in imported.notes)
+    rows = [{key: _plain(value) for key, value in row.items()} for row in hta_times(imported).to_dict("records")]
+    if options.json:
+        print_json({"definition": "hta", "ranks": rows})
+        return
+    table = _table(*(rows[0] if rows else ("rank",)))
+    for row in rows:
+        table.add_row(*("none" if value is None else f"{value:,}" for value in row.values()))
+    console().print(table)
+
+
+def _plain(value: Any) -> Any:
+    """A number of Python; None where there was nothing to divide by."""
+    number = value.item() if hasattr(value, "item") else value
+    return None if number is None or number != number else number
 
 
 def _compare(options: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ from clustersim.errors import InputError
 from clustersim.importers import kineto_kinds as kinds
 from clustersim.importers.kineto_collectives import waits
 from clustersim.importers.kineto_events import NEVER, FileEvents, read_events
+from clustersim.importers.kineto_text import NotATrace
 from clustersim.importers.kineto_notes import file_notes, no_device_events, rank_notes
 from clustersim.trace.trace import Trace
 
@@ -48,7 +49,9 @@ def load_kineto(paths: str | Path | Sequence[str | Path]) -> Imported:
     A rank is ``distributedInfo.rank``, else what the file's name says (``rank3``, ``worker3``), else the place in the list, with a
     note. Clocks are taken as they are. InputError names the file that is no profiler trace, cut short, or without GPU events.
     """
-    files, notes = _by_rank([read_events(path) for path in _listed(paths)])
+    read, left_out = _read_all(_listed(paths))
+    files, notes = _by_rank(read)
+    notes = left_out + notes
     if not any(_occupying(one).any() for one in files.values()):
         raise InputError(no_device_events(list(files.values())))
     shift_ns = _shifts(files)
@@ -58,8 +61,23 @@ def load_kineto(paths: str | Path | Sequence[str | Path]) -> Imported:
     return Imported(Trace(ops, *_no_tables()), _steps(files, shift_ns), tuple(notes), launches, files, shift_ns)
 
 
-def _listed(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """The files meant, in natural order of their names where they come from a folder."""
+def _read_all(paths: list[tuple[Path, bool]]) -> tuple[list[FileEvents], list[str]]:
+    """The files read, and notes on those of a folder that are no profiler traces; InputError when none is one."""
+    read, foreign = [], []
+    for path, named in paths:
+        try:
+            read.append(read_events(path))
+        except NotATrace as error:
+            if named:
+                raise
+            foreign.append(error)
+    if not read:
+        raise foreign[0]
+    return read, [f"{error}; left out" for error in foreign]
+
+
+def _listed(paths: str | Path | Sequence[str | Path]) -> list[tuple[Path, bool]]:
+    """The files meant, and whether each is named; in natural order of their names where they come from a folder."""
     given = [Path(paths)] if isinstance(paths, (str, Path)) else [Path(one) for one in paths]
     found = []
     for path in given:
@@ -68,7 +86,9 @@ def _listed(paths: str | Path | Sequence[str | Path]) -> list[Path]:
         inside = [one for pattern in _PATTERNS for one in path.glob(pattern)] if path.is_dir() else [path]
         if not inside:
             raise InputError(f"{path}: no profiler trace in this folder: files must end in .json or .json.gz")
-        found += sorted(inside, key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", one.name)])
+        named = not path.is_dir()
+        inside = sorted(inside, key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", one.name)])
+        found += [(one, named) for one in inside]
     if not found:
         raise InputError("no profiler trace given: a file, several, or a folder")
     return found

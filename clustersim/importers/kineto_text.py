@@ -31,6 +31,10 @@ _NEAR = 1 << 14  # how far from the end of a block a cut is looked for
 _SPACE = b" \t\r\n,"
 _OPEN, _CLOSE = re.compile(rb"\s*\["), re.compile(rb"\s*\]")
 
+class NotATrace(InputError):
+    """JSON of something else."""
+
+
 Decode = Callable[[bytes], list]
 
 
@@ -110,7 +114,7 @@ def _to_events(path: Path, blocks: Iterator[bytes], header: Header) -> bytes:
             break
     else:
         _object(path, text)
-    raise InputError(_FOREIGN.format(path))
+    raise NotATrace(_FOREIGN.format(path))
 
 
 def _guess(text: bytes) -> tuple[int, int] | None:
@@ -179,7 +183,7 @@ def _object(path: Path, text: bytes) -> dict[str, Any]:
         kind = "the file is empty" if not text.strip() else f"invalid JSON: {error}"
         raise InputError(f"{path}: {kind}") from None
     if not isinstance(value, dict):
-        raise InputError(_FOREIGN.format(path))
+        raise NotATrace(_FOREIGN.format(path))
     return value
 
 
