@@ -1,0 +1,1 @@
+"""A trace in the formats of other programs. What is written is read from the tables, and never alters them."""
