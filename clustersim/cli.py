@@ -126,6 +126,17 @@ def _parser() -> argparse.ArgumentParser:
     _json(analyze)
     analyze.set_defaults(module="analyze", function="analyze")
 
+    report = _command(
+        commands, "report", "one page about a run, for a browser without a network", "clustersim report runs/pipeline-shapes -o report.html"
+    )
+    report.add_argument("trace", metavar="TRACE", help="a run folder")
+    report.add_argument("-o", dest="output", default="report.html", metavar="FILE", help=".html, default %(default)s")
+    report.add_argument("--ranks", metavar="0-3,8", help="only these ranks in the charts")
+    report.add_argument("--from", dest="start", metavar="TIME", help="begin of the window, for example 1.5s")
+    report.add_argument("--to", dest="end", metavar="TIME", help="end of the window")
+    _json(report)
+    report.set_defaults(module="report", function="report")
+
     export = _command(
         commands, "convert", "a run for other programs: Perfetto, profilers, simulators, tables",
         "clustersim convert runs/pipeline-shapes --to chrome --ranks 0-3 --from 10s --until 60s -o step.json.gz",

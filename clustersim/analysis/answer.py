@@ -12,7 +12,7 @@ from clustersim.analysis.idle import idle_causes
 from clustersim.analysis.intervals import union
 from clustersim.analysis.overlap import Sweep, family_split, rank_split, sweeps
 from clustersim.analysis.path import build_graph, critical_path, slack
-from clustersim.analysis.streams import FAMILIES, read_ops, stream_times, whole_window
+from clustersim.analysis.streams import FAMILIES, Ops, read_ops, stream_times, whole_window
 from clustersim.analysis.waits import collective_waits, find_activities, stragglers
 from clustersim.errors import InputError
 from clustersim.trace.trace import Trace
@@ -95,16 +95,27 @@ def analyze(trace: Trace, window: tuple[int, int] | None = None, totals: pd.Data
         numbers=ops.number,
         slack=None if ops.profiled else slack(ops, joined, graph),
         links=link_use(trace.links, totals, window) if used else None,
-        limiting_links=_limiting_links(trace, totals, families, cuts) if used else {},
+        limiting_links=_limiting_links(trace, totals, ops, families, cuts) if used else {},
     )
 
 
-def _limiting_links(trace: Trace, totals: pd.DataFrame, families: pd.DataFrame, cuts: list[Sweep]) -> dict[str, tuple[str, float]]:
+_GOOD_PART = 0.1
+
+
+def _limiting_links(
+    trace: Trace, totals: pd.DataFrame, ops: Ops, families: pd.DataFrame, cuts: list[Sweep]
+) -> dict[str, tuple[str, float]]:
+    """By family the links that are busiest while it is exposed, of the kinds that can carry what a rank sends for it.
+
+    The trace does not say which links an op uses: a kind on which no link carries a good part of that does not.
+    """
     found = {}
+    ranks = len(np.unique(ops.rank))
     for name in families["family"].unique():
         pieces = [_exposed_times(cut, FAMILIES.index(name)) for cut in cuts]
         times = union(np.concatenate([start for start, _ in pieces]), np.concatenate([end for _, end in pieces]))
-        busiest = utilization_during(trace.links, totals, times)
+        sent = ops.size[ops.family == FAMILIES.index(name)].sum() / ranks
+        busiest = utilization_during(trace.links, totals, times, _GOOD_PART * sent)
         if busiest is not None:
             found[str(name)] = busiest
     return found

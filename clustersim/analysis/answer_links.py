@@ -51,15 +51,24 @@ def by_kind(use: pd.DataFrame) -> dict[str, dict[str, float]]:
     }
 
 
-def utilization_during(links: pd.DataFrame, totals: pd.DataFrame, times: Intervals) -> tuple[str, float] | None:
-    """The kind of the link that is busiest in these times, and its utilization then; None when none is used or there is no time."""
+def utilization_during(
+    links: pd.DataFrame, totals: pd.DataFrame, times: Intervals, least_bytes: float = 0.0
+) -> tuple[str, float] | None:
+    """The kind of the link that is busiest in these times, and its utilization then; None when none is used or there is no time.
+
+    Of the kinds of which some link carries at least so many bytes in all.
+    """
     total = length(times)
     if not total:
         return None
     start, end = links["start_ps"].to_numpy(), links["end_ps"].to_numpy()
     seconds = (covered(times, end) - covered(times, start)) / PS_PER_S
-    moved = pd.Series(seconds * links["rate_bytes_s"].to_numpy()).groupby(links["link"].astype(str).to_numpy()).sum()
+    names, rate = links["link"].astype(str).to_numpy(), links["rate_bytes_s"].to_numpy()
+    moved = pd.Series(seconds * rate).groupby(names).sum()
     known = totals.assign(link=totals["link"].astype(str)).set_index("link")
+    whole = pd.Series((end - start) / PS_PER_S * rate).groupby(names).sum()
+    most = whole.groupby(known["kind"].astype(str).reindex(whole.index)).max()
+    moved = moved[known["kind"].astype(str).reindex(moved.index).isin(most.index[most >= least_bytes]).to_numpy()]
     use = (moved / known["capacity_bytes_s"].reindex(moved.index).astype(float) / (total / PS_PER_S)).dropna()
     if not len(use) or not use.max():
         return None

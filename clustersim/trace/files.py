@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -28,7 +29,8 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> Path:
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # where the folder is a file there is nothing to remove either
+            beside.unlink(missing_ok=True)
     return path
 
 

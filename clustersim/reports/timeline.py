@@ -1,0 +1,174 @@
+"""The data of a Gantt chart that a browser zooms into: single ops, merged ones as columns of a heat map, the critical path.
+
+What is sent: the longest ops one by one, at most MAX_OPS; for the whole window every op that is too narrow to see as a share of
+columns, per row; the path as a line. The script of the page draws as bars what is wide enough in the part in view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from clustersim.analysis.answer import Analysis
+from clustersim.errors import InputError
+from clustersim.plots.density import FAINTEST, coverage
+from clustersim.plots.layout import COMMUNICATION, COMPUTE, Boxes, Chart, layout
+
+MAX_OPS = 200_000
+"""Ops that the page knows one by one."""
+
+NARROW = 400
+"""An op shorter than this part of the window is merged with its neighbours in the picture of the whole."""
+
+LEVELS = 4
+"""Steps of paleness of a merged column, from hardly busy to full."""
+
+_MAX_CELLS = 250_000
+_MAX_BINS = 2_000
+_MAX_PATH = 400_000
+_ROWS_AT_ONCE = 32
+_WHOLE = ("stage", "layer", "micro_batch", "bytes")
+_ABSENT = {"name": "", "stage": -1, "layer": -1, "micro_batch": -1, "bytes": 0}
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """``ops``: row (of ``chart.rows``), kind (of ``chart.kinds``), shade, start_ps, end_ps, stage, layer, micro_batch, bytes, name,
+
+    stream, slack_ps (-1 where unknown), critical; ``ops_in_window`` counts those that take time on the shown ranks, ``known`` or not.
+    ``merged[row, bin]``: the kind that fills most of a column, -1 for none; ``busy``: how much of it, 0..1. ``path_ps`` and ``path_row``:
+    corners of the critical path, row -1 where its rank is not shown.
+    """
+
+    chart: Chart
+    ops: pd.DataFrame
+    ops_in_window: int
+    narrow: int
+    merged: np.ndarray
+    busy: np.ndarray
+    path_ps: np.ndarray
+    path_row: np.ndarray
+
+    @property
+    def column_ps(self) -> float:
+        return (self.chart.end_ps - self.chart.begin_ps) / self.merged.shape[1]
+
+
+def timeline(ops: pd.DataFrame, analysis: Analysis, ranks: Sequence[int] | None = None, max_ops: int = MAX_OPS) -> Timeline:
+    """The chart of the window of the analysis, of these ranks (all, or a sample of many, where None); ``ops`` are those analysed.
+
+    InputError as for :func:`clustersim.plots.layout.layout`, and for a column that does not hold whole numbers.
+    """
+    ops = ops.assign(**{name: value for name, value in _ABSENT.items() if name not in ops})
+    for name in _WHOLE:
+        if not pd.api.types.is_integer_dtype(ops[name]) or ops[name].hasnans:
+            raise InputError(f"ops: column {name}: expected whole numbers")
+    chart = layout(ops, ranks=ranks, begin_ps=analysis.window[0], end_ps=analysis.window[1])
+    row = _row_of_op(ops, chart)
+    table = _table(ops, analysis, row, chart)
+    length = (table["end_ps"] - table["start_ps"]).to_numpy()
+    narrow = length * NARROW < chart.end_ps - chart.begin_ps
+    merged, busy = _merged(table[narrow], chart)
+    path_ps, path_row = _path(analysis, row, chart)
+    known = length > (np.partition(length, -max_ops - 1)[-max_ops - 1] if len(length) > max_ops else 0)
+    return Timeline(chart, table[known].reset_index(drop=True), len(table), int(narrow.sum()), merged, busy, path_ps, path_row)
+
+
+def _row_of_op(ops: pd.DataFrame, chart: Chart) -> np.ndarray:
+    """The row of each op, -1 where it has none."""
+    shown = np.array(chart.shown_ranks)
+    families = sorted({row.family for row in chart.rows})
+    rows = np.full((len(shown) + 1, len(families) + 1), -1)
+    for number, one in enumerate(chart.rows):
+        rows[np.searchsorted(shown, one.rank), families.index(one.family)] = number
+    stream, names = pd.factorize(ops["stream"])
+    family_of = [str(name).split(":", 1)[0] for name in names]
+    if COMMUNICATION in families:
+        family_of = [name if name == COMPUTE else COMMUNICATION for name in family_of]
+    family = np.array([families.index(name) if name in families else len(families) for name in family_of])[stream]
+    rank = ops["rank"].to_numpy()
+    place = np.minimum(np.searchsorted(shown, rank), len(shown) - 1)
+    return rows[np.where(shown[place] == rank, place, len(shown)), family]
+
+
+def _table(ops: pd.DataFrame, analysis: Analysis, row: np.ndarray, chart: Chart) -> pd.DataFrame:
+    """The ops that take time in the window, by row and time."""
+    start, end = ops["start_ps"].to_numpy(), ops["end_ps"].to_numpy()
+    at = np.flatnonzero((row >= 0) & (end > start) & (start < chart.end_ps) & (end > chart.begin_ps))
+    at = at[np.lexsort((end[at], start[at], row[at]))]
+    on_path = analysis.path[analysis.path["kind"] != "wait"]
+    kind = pd.Categorical(ops["kind"].iloc[at].astype(str), categories=list(chart.kinds)).codes
+    columns = {name: ops[name].to_numpy()[at] for name in _WHOLE}
+    return pd.DataFrame(
+        {
+            "row": row[at], "kind": kind, "shade": _shade(row[at], start[at], chart), "start_ps": start[at], "end_ps": end[at], **columns,
+            "name": ops["name"].iloc[at].astype(str).to_numpy(), "stream": ops["stream"].iloc[at].astype(str).to_numpy(),
+            "slack_ps": np.full(len(at), -1) if analysis.slack is None else analysis.slack[at],
+            "critical": np.isin(analysis.numbers[at], on_path["op"]),
+        }
+    )  # fmt: skip
+
+
+def _shade(row: np.ndarray, start: np.ndarray, chart: Chart) -> np.ndarray:
+    """That of the box of the chart in which the op lies."""
+    boxes, span = chart.boxes, chart.step_end_ps + 1
+    box = np.searchsorted(boxes.row * span + boxes.start_ps, row * span + start, side="right") - 1
+    return boxes.shade[np.maximum(box, 0)] if len(boxes) else np.zeros(len(row), dtype=np.int64)
+
+
+def _merged(narrow: pd.DataFrame, chart: Chart) -> tuple[np.ndarray, np.ndarray]:
+    """By row and column the kind that fills most of it, and the part that is busy."""
+    rows = len(chart.rows)
+    bins = int(np.clip(_MAX_CELLS // rows, 50, _MAX_BINS))
+    kind, busy = np.full((rows, bins), -1), np.zeros((rows, bins))
+    row = narrow["row"].to_numpy()
+    for first in range(0, rows, _ROWS_AT_ONCE):
+        count = min(_ROWS_AT_ONCE, rows - first)
+        part = narrow.iloc[slice(*np.searchsorted(row, (first, first + count)))]
+        zero = np.zeros(len(part), dtype=np.int64)
+        codes = part["kind"].to_numpy().astype(np.int64)
+        boxes = Boxes(part["row"].to_numpy() - first, codes, zero, zero, part["start_ps"].to_numpy(), part["end_ps"].to_numpy())
+        window = {"begin_ps": chart.begin_ps, "end_ps": chart.end_ps}
+        covered = coverage(boxes, rows=count, kinds=max(1, len(chart.kinds)), bins=bins, **window).sum(axis=2)
+        total = covered.sum(axis=1)
+        kind[first : first + count] = np.where(total > 0, covered.argmax(axis=1), -1)
+        busy[first : first + count] = np.minimum(total, 1.0)
+    return kind, busy
+
+
+def _path(analysis: Analysis, row: np.ndarray, chart: Chart) -> tuple[np.ndarray, np.ndarray]:
+    """Times and rows of the corners of the path in the window; pieces that follow on one row are one."""
+    path = analysis.path
+    start, end = (np.clip(path[name].to_numpy(), chart.begin_ps, chart.end_ps) for name in ("start_ps", "end_ps"))
+    at = pd.Index(analysis.numbers).get_indexer(path["op"])
+    rows = np.where(at >= 0, row[np.maximum(at, 0)], -1)
+    start, end, rows = (column[start < end] for column in (start, end, rows))
+    if not len(rows):
+        return start, rows
+    first = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
+    start, rows, end = start[first], rows[first], end[np.append(first[1:], len(rows)) - 1]
+    if len(rows) * 2 > _MAX_PATH:
+        times = np.linspace(chart.begin_ps, chart.end_ps, _MAX_PATH // 2 + 1)
+        rows, start, end = rows[np.clip(np.searchsorted(start, times[:-1], side="right") - 1, 0, None)], times[:-1], times[1:]
+    return np.stack([start, end], axis=1).ravel(), np.repeat(rows, 2)
+
+
+def level(busy: np.ndarray) -> np.ndarray:
+    """Steps of paleness, 0 to LEVELS - 1.
+
+    >>> level(np.array([0.0, 0.1, 0.5, 1.0])).tolist()
+    [0, 0, 1, 3]
+    """
+    return np.clip(np.ceil(busy * LEVELS) - 1, 0, LEVELS - 1).astype(np.int64)
+
+
+def opacity(step: int) -> float:
+    """How strongly a merged column of this step shows.
+
+    >>> opacity(LEVELS - 1)
+    1.0
+    """
+    return 1.0 - (1.0 - FAINTEST) * (LEVELS - 1 - step) / (LEVELS - 1)
