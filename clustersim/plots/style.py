@@ -2,7 +2,7 @@
 
 The colours are taken from the palettes of Okabe and Ito and of Paul Tol so that any two kinds, in either shade, differ by at
 least 9 in CIELAB for normal sight, protanopia, deuteranopia and tritanopia, and kinds that stand side by side differ by at
-least 7 in lightness. Related kinds share a family: forwards blue, backwards warm, collectives green, pipeline purple.
+least 7 in lightness. Related kinds share a family: forwards blue, backwards warm, collectives green and violet, pipeline purple.
 
 >>> style("forward").colour, style("all_to_all").label
 ('#004488', 'all_to_all')
@@ -39,10 +39,14 @@ STYLES = {
     "weight": Style("#CC3311", "weight gradient"),
     "optimizer": Style("#000000", "optimizer"),
     "tensor": Style("#44BB99", "tensor parallel"),
+    "context": Style("#6600BB", "context parallel"),
+    "expert": Style("#AA99FF", "expert parallel"),
     "reduce": Style("#999933", "gradient reduction"),
     "gather": Style("#228833", "parameter gather"),
     "send": Style("#CC79A7", "send"),
     "recv": Style("#AA3377", "receive"),
+    "offload": Style("#552200", "offload to the host"),
+    "fetch": Style("#CCFF00", "fetch from the host"),
 }
 """In the order of the legend."""
 
