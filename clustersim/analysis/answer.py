@@ -84,7 +84,7 @@ def analyze(trace: Trace, window: tuple[int, int] | None = None, totals: pd.Data
     return Analysis(
         window=window,
         profiled=ops.profiled,
-        kinds=tuple(sorted({str(name) for name in ops.kind.categories})),
+        kinds=tuple(sorted({str(name) for name in ops.kind.categories[np.unique(ops.kind.codes)]})),
         ranks=ranks,
         families=families,
         causes=pd.concat([one.causes for one in idle], ignore_index=True),

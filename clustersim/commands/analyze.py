@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.table import Table
 
@@ -119,20 +120,40 @@ def _of_run(paths: list[Path], options: argparse.Namespace) -> Analysis:
         raise InputError(f"expected one run folder, got {len(paths)} traces; compare two with --diff A B")
     [folder] = paths
     trace = read_trace(folder)
-    missing = {"link", "start_ps", "end_ps", "rate_bytes_s"} - set(trace.links.columns)
-    if len(trace.links) and missing:
-        raise InputError(f"{folder / 'links.parquet'}: columns missing: {', '.join(sorted(missing))}")
-    totals = folder / "link_totals.parquet"
-    try:
-        known = pd.read_parquet(totals, columns=["link", "kind", "links", "capacity_bytes_s"]) if totals.is_file() else None
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{totals}: not a readable Parquet table: {' '.join(str(error).split())[:120]}") from None
+    if len(trace.links):
+        _check(trace.links, folder / "links.parquet", ("link", "start_ps", "end_ps", "rate_bytes_s"), {"rate_bytes_s": 0})
+    known = _link_totals(folder / "link_totals.parquet")
+    if _steps(folder) > 1 and options.step is None and options.start is None and options.end is None:
+        print_warnings([f"{folder}: {_steps(folder)} steps in a row, and the figures are of all of them; --step N takes one"])
     window = _window(options, trace)
     if options.step is not None:
         if "micro_batch" not in trace.ops:
             raise InputError("--step: the ops of this trace have no micro_batch")
         window = step_window(trace.ops, options.step, _steps(folder))
     return analyse(trace, window, known)
+
+
+def _link_totals(path: Path) -> pd.DataFrame | None:
+    if not path.is_file():
+        return None
+    columns = ("link", "kind", "links", "capacity_bytes_s")
+    try:
+        table = pd.read_parquet(path)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path}: not a readable Parquet table: {' '.join(str(error).split())[:120]}") from None
+    _check(table, path, columns, {"capacity_bytes_s": 1, "links": 1})
+    return table[list(columns)]
+
+
+def _check(table: pd.DataFrame, path: Path, columns: tuple[str, ...], least: dict[str, int]) -> None:
+    """InputError where columns are missing, or numbers are none, or less than they can be."""
+    missing = [name for name in columns if name not in table]
+    if missing:
+        raise InputError(f"{path}: columns missing: {', '.join(missing)}")
+    for name, bound in least.items():
+        numbers = pd.to_numeric(table[name], errors="coerce")
+        if not (np.isfinite(numbers) & (numbers >= bound)).all():
+            raise InputError(f"{path}: {name} holds what is no number of at least {bound}")
 
 
 def _steps(folder: Path) -> int:

@@ -95,6 +95,9 @@ def unclassified(name: str) -> bool:
     return bool(_WORDS.search(name)) and not _FUSED.search(name) and not _LIBRARY.search(name)
 
 
+_TOO_MANY = 1 << 50  # elements of no tensor: the figure is taken for none
+
+
 def payload_bytes(kind: str, arguments: Arguments) -> int:
     """The size of a transfer as NCCL's tests count it, 0 where the arguments do not give it.
 
@@ -104,7 +107,7 @@ def payload_bytes(kind: str, arguments: Arguments) -> int:
     (160, 0)
     """
     width = _BYTES.get(str(arguments.dtype).lower(), 0)
-    counts = [one for one in (arguments.sent, arguments.received) if isinstance(one, int) and one > 0]
+    counts = [one for one in (arguments.sent, arguments.received) if isinstance(one, int) and 0 < one < _TOO_MANY]
     if kind in ("send", "recv", "broadcast", "all_reduce"):
         counts = counts[:1]
     return max(counts, default=0) * width
