@@ -81,6 +81,9 @@ def _compare(options: argparse.Namespace) -> None:
     if options.trace or options.output is not None:
         raise InputError("analyze: --diff takes two traces and no other, and writes no files")
     a, b = (_analysed([name], options) for name in options.diff)
+    steps = [_steps(Path(name)) for name in options.diff]
+    if steps[0] != steps[1] and options.step is None:
+        print_warnings([f"--diff: {steps[0]} and {steps[1]} steps are compared as they are; --step N compares one of each"])
     if options.json:
         print_json(difference_document(a, b))
         return
