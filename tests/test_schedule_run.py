@@ -7,26 +7,14 @@ from hypothesis import strategies as st
 from clustersim.schedule.strategy import PRESETS, build_named
 from clustersim.schedule_run import Times, measure, run_alone
 from tests.schedule import oracle
+from tests.schedule.closed_forms import DELAYS, MAKESPANS
 
 NAMES = sorted(set(PRESETS) - {"standard", "lga", "mpp"})
 
 
-# closed_forms: F = 1, B = 2 (F = I = W = 1) of a whole rank and micro-batch, sends that do not block.
-@pytest.mark.parametrize(
-    ("name", "p", "v", "m", "makespans"),
-    [
-        ("gpipe", 4, 1, 8, (33, 34.5, 36)),
-        ("1f1b", 4, 1, 8, (33, 37, 41)),
-        ("interleaved-1f1b", 4, 2, 8, (28.5, 32, 35.5)),
-        ("breadth-first", 4, 2, 8, (28.5, 30, 31.5)),
-        ("zb-h1", 4, 1, 8, (27, 30, 33)),
-        ("1f1b", 8, 1, 16, (69, 79, 89)),
-        ("interleaved-1f1b", 8, 4, 16, (53.25, 68.75, 92)),
-        ("1f1b", 4, 1, 2, (15,)),
-    ],
-)
+@pytest.mark.parametrize(("name", "p", "v", "m", "makespans"), MAKESPANS)
 def test_closed_forms(name, p, v, m, makespans):
-    for delay, expected in zip((0, 0.25, 0.5), makespans, strict=False):
+    for delay, expected in zip(DELAYS, makespans, strict=False):
         figures = measure(name, p, v, m, Times(delay_s=delay))
         assert figures.makespan_s == expected
         assert figures.bubble_of_total == pytest.approx(1 - 3 * m / expected, abs=1e-12)

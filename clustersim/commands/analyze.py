@@ -17,10 +17,10 @@ from clustersim.analysis.answer import analyze as analyse
 from clustersim.analysis.answer_text import CAUSE_WORDS, document, family_words, limits, percent
 from clustersim.analysis.answer_window import step_window
 from clustersim.analysis.diff import changes, difference, difference_document
+from clustersim.commands.arguments import time_window
 from clustersim.commands.output import console, print_files, print_json, print_warnings
 from clustersim.errors import InputError
 from clustersim.trace.files import check_writable, read_trace, write_whole
-from clustersim.trace.trace import Trace
 from clustersim.units import PS_PER_S
 
 _SHOWN = 12
@@ -101,6 +101,8 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _analysed(names: list[str], options: argparse.Namespace) -> Analysis:
+    if options.step is not None and (options.start, options.end) != (None, None):
+        raise InputError("--step: not together with --from and --to")
     paths = [Path(name) for name in names]
     for path in paths:
         if not path.exists():
@@ -128,7 +130,7 @@ def _of_run(paths: list[Path], options: argparse.Namespace) -> Analysis:
     known = _link_totals(folder / "link_totals.parquet")
     if _steps(folder) > 1 and options.step is None and options.start is None and options.end is None:
         print_warnings([f"{folder}: {_steps(folder)} steps in a row, and the figures are of all of them; --step N takes one"])
-    window = _window(options, trace)
+    window = time_window(options.start, options.end, trace.makespan_ps)
     if options.step is not None:
         if "micro_batch" not in trace.ops:
             raise InputError("--step: the ops of this trace have no micro_batch")
@@ -172,7 +174,7 @@ def _of_profile(paths: list[Path], options: argparse.Namespace) -> Analysis:
 
     imported = load_kineto(paths)
     print_warnings(str(note) for note in imported.notes)
-    window = _window(options, imported.trace)
+    window = time_window(options.start, options.end, imported.trace.makespan_ps)
     if options.step is not None:
         window = _profiled_step(imported.steps, options.step)
     return analyse(imported.trace, window)
@@ -188,29 +190,6 @@ def _profiled_step(steps: Any, number: int) -> tuple[int, int]:
     if not len(mine):
         raise InputError(f"--step: there is no step {number}; the trace has {', '.join(dict.fromkeys(names.astype(str)))}")
     return int(mine["start_ps"].min()), int(mine["end_ps"].max())
-
-
-def _window(options: argparse.Namespace, trace: Trace) -> tuple[int, int] | None:
-    """What ``--from`` and ``--to`` say; None without them."""
-    if options.start is None and options.end is None:
-        return None
-    if options.step is not None:
-        raise InputError("--step: not together with --from and --to")
-    begin, end = (_seconds(name, text) for name, text in (("--from", options.start), ("--to", options.end)))
-    first, last = (0, trace.makespan_ps)
-    window = first if begin is None else units.to_ps(begin), last if end is None else units.to_ps(end)
-    if window[0] >= min(window[1], last):
-        raise InputError(f"--from, --to: no time of the trace lies between; it ends at {_time(last)}")
-    return window
-
-
-def _seconds(option: str, text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return float(units.parse(text, "time"))
-    except ValueError as error:
-        raise InputError(f"{option}: {error}") from None
 
 
 # Writing

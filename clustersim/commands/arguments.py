@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from clustersim.document import clipped
+from clustersim import units
 from clustersim.errors import InputError
 
 _LARGEST = 10**6
@@ -30,3 +31,32 @@ def rank_numbers(option: str, text: str) -> list[int]:
         if len(ranks) > _LARGEST:
             raise InputError(f"{place}: more than {_LARGEST:,} ranks; allowed: at most that many")
     return ranks
+
+
+def seconds(option: str, text: str | None) -> float | None:
+    """A time with its unit; None where the option is not given.
+
+    >>> seconds("--from", "1.5 ms"), seconds("--to", None)
+    (0.0015, None)
+    """
+    if text is None:
+        return None
+    try:
+        return float(units.parse(text, "time"))
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
+def time_window(start: str | None, end: str | None, whole_ps: int) -> tuple[int, int] | None:
+    """What ``--from`` and ``--to`` say of a trace that ends at ``whole_ps``, in ps; None without them.
+
+    >>> time_window("1 us", None, 5 * 10**6), time_window(None, None, 5)
+    ((1000000, 5000000), None)
+    """
+    if start is None and end is None:
+        return None
+    begin_s, end_s = seconds("--from", start), seconds("--to", end)
+    window = 0 if begin_s is None else units.to_ps(begin_s), whole_ps if end_s is None else units.to_ps(end_s)
+    if window[0] >= min(window[1], whole_ps):
+        raise InputError(f"--from, --to: no time of the trace lies between; it ends at {units.time_text(whole_ps / units.PS_PER_S)}")
+    return window

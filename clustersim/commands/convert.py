@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from clustersim import units
-from clustersim.commands.arguments import rank_numbers
+from clustersim.commands.arguments import rank_numbers, seconds
 from clustersim.commands.output import print_files, print_json
 from clustersim.errors import InputError
 from clustersim.exporters.files import Export, check_folder, write_file, write_folder
@@ -73,7 +73,7 @@ def _checked(folder: Path) -> Trace:
 
 def _selected(trace: Trace, options: argparse.Namespace) -> Trace:
     ranks = None if options.ranks is None else set(rank_numbers("--ranks", options.ranks))
-    return select(trace, ranks, _time("--from", options.start), _time("--until", options.end))
+    return select(trace, ranks, _ps("--from", options.start), _ps("--until", options.end))
 
 
 def _notes(options: argparse.Namespace, whole: Trace, trace: Trace, folder: Path) -> Iterator[str]:
@@ -120,13 +120,9 @@ def _contents(trace: Trace) -> str:
     return f"{len(trace.ops):,} ops of {'rank' if len(ranks) == 1 else 'ranks'} {rank_text(ranks)}"
 
 
-def _time(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return units.to_ps(float(units.parse(text, "time")))
-    except ValueError as error:
-        raise InputError(f"{option}: {error}") from None
+def _ps(option: str, text: str | None) -> int | None:
+    time_s = seconds(option, text)
+    return None if time_s is None else units.to_ps(time_s)
 
 
 def _size(count: int) -> str:

@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 
 from clustersim import units
-from clustersim.commands.arguments import rank_numbers
+from clustersim.commands.arguments import rank_numbers, seconds
 from clustersim.commands.output import print_files, print_json
-from clustersim.errors import InputError
 from clustersim.plots.gantt import gantt as draw
 from clustersim.trace.files import read_trace
 
@@ -26,8 +25,8 @@ def gantt(options: argparse.Namespace) -> None:
         memory=trace.memory,
         capacity_bytes=_gpu_memory(folder),
         ranks=None if options.ranks is None else sorted(set(rank_numbers("--ranks", options.ranks))),
-        start_s=_time("--from", options.start),
-        end_s=_time("--to", options.end),
+        start_s=seconds("--from", options.start),
+        end_s=seconds("--to", options.end),
     )
     if options.json:
         print_json({"files": [str(output)]})
@@ -50,12 +49,3 @@ def _noted(path: Path, key: str) -> object:
         return json.loads(path.read_text(encoding="utf-8"))[key]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _time(option: str, text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return float(units.parse(text, "time"))
-    except ValueError as error:
-        raise InputError(f"{option}: {error}") from None

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from clustersim import units
 from clustersim.analysis.answer import analyze
-from clustersim.commands.arguments import rank_numbers
+from clustersim.commands.arguments import rank_numbers, time_window
 from clustersim.commands.output import print_files, print_json
 from clustersim.errors import InputError
 from clustersim.reports.page import Run, page
 from clustersim.reports.timeline import timeline
 from clustersim.trace.files import check_writable, read_trace, write_whole
-from clustersim.trace.trace import Trace
 
 _SUFFIXES = (".html", ".htm")
 _TOTALS = ["link", "kind", "links", "capacity_bytes_s"]
@@ -31,7 +29,7 @@ def report(options: argparse.Namespace) -> None:
         raise InputError(f"-o {output}: a report is a page; allowed: a name that ends in .html")
     run = _read(folder)
     ranks = None if options.ranks is None else sorted(set(rank_numbers("--ranks", options.ranks)))
-    window = _window(options, run.trace)
+    window = time_window(options.start, options.end, run.trace.makespan_ps)
     try:
         analysis = analyze(run.trace, window, run.totals)
         text = page(run, analysis, timeline(run.trace.ops, analysis, ranks))
@@ -79,21 +77,3 @@ def _document(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"{path}: expected a JSON object")
     return found
-
-
-def _window(options: argparse.Namespace, trace: Trace) -> tuple[int, int] | None:
-    """What ``--from`` and ``--to`` say; None without them."""
-    if options.start is None and options.end is None:
-        return None
-    begin, end = _time("--from", options.start, 0), _time("--to", options.end, trace.makespan_ps)
-    if begin >= min(end, trace.makespan_ps):
-        last = units.time_text(trace.makespan_ps / units.PS_PER_S)
-        raise InputError(f"--from, --to: no time of the trace lies between; it ends at {last}")
-    return begin, end
-
-
-def _time(option: str, text: str | None, default: int) -> int:
-    try:
-        return default if text is None else units.to_ps(float(units.parse(text, "time")))
-    except ValueError as error:
-        raise InputError(f"{option}: {error}") from None

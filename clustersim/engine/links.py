@@ -77,11 +77,6 @@ class Link:
         self.env.process(self._serve())
 
     @property
-    def contested(self) -> bool:
-        """Whether the link can hold up any flow."""
-        return self.wanted > self.capacity
-
-    @property
     def rounding(self) -> int:
         """Rates are whole numbers, so that fair shares may leave a few units of a full link unused."""
         return _ROUNDING * self.connections

@@ -9,6 +9,7 @@ from clustersim.schedule.one_f_one_b import interleaved
 from clustersim.schedule.placements import bidirectional, contiguous, modular, wave
 from clustersim.schedule.strategy import PRESETS, Strategy, build, build_named
 from tests.schedule import oracle
+from tests.schedule.closed_forms import DELAYS, MAKESPANS
 
 
 def words(schedule):
@@ -57,24 +58,10 @@ def test_most_forwards_in_flight_interleaved(p, v, m):
     assert most_in_flight(build_named("interleaved-1f1b", p, v, m)) == expected
 
 
-# closed_forms: F = 1, B = 2 of a whole rank and micro-batch, sends that do not block.
-@pytest.mark.parametrize(
-    ("name", "p", "v", "m", "makespans"),
-    [
-        ("gpipe", 4, 1, 8, (33, 34.5, 36)),
-        ("1f1b", 4, 1, 8, (33, 37, 41)),
-        ("interleaved-1f1b", 4, 2, 8, (28.5, 32, 35.5)),
-        ("breadth-first", 4, 2, 8, (28.5, 30, 31.5)),
-        ("1f1b", 8, 1, 16, (69, 79, 89)),
-        ("interleaved-1f1b", 8, 4, 16, (53.25, 68.75, 92)),
-        ("gpipe", 4, 1, 2, (15,)),
-        ("1f1b", 4, 1, 2, (15,)),
-        ("eager-1f1b", 4, 1, 8, (33,)),
-    ],
-)
+@pytest.mark.parametrize(("name", "p", "v", "m", "makespans"), MAKESPANS + [("eager-1f1b", 4, 1, 8, (33,))])
 def test_makespans_with_a_delay_between_ranks(name, p, v, m, makespans):
     schedule = build_named(name, p, v, m)
-    for delay, expected in zip((0, 0.25, 0.5), makespans, strict=False):
+    for delay, expected in zip(DELAYS, makespans, strict=False):
         assert oracle.makespan(schedule, delay=delay) == expected
 
 
