@@ -19,7 +19,7 @@ from engine import timeouts_per_s
 
 from clustersim.cluster.load import load_cluster
 from clustersim.cluster.spec import Cluster
-from clustersim.engine.events import Signal
+from clustersim.engine.events import Clock, Signal
 from clustersim.engine.links import Network
 from clustersim.program.program import Links, Load, Phase
 
@@ -60,15 +60,15 @@ def random_phases(cluster: Cluster, count: int, chance: random.Random) -> tuple[
 def run(cluster: Cluster, flows: int, events: int) -> tuple[float, int, float]:
     """Seconds, changes of a rate, and links a flow, of so many joins and leaves while ``flows`` are under way."""
     links, phases = random_phases(cluster, flows + events // 2, random.Random(flows))
-    env = simpy.Environment(initial_time=0)
-    network = Network(env, links, phases)
+    clock = Clock()
+    network = Network(clock, links, phases)
     joined = left = 0
 
     def join() -> None:
         nonlocal joined
-        done = Signal(env)
+        done = Signal()
         done.callbacks.append(follow)
-        network.join(joined, done)
+        network.send(joined, done)
         joined += 1
 
     def follow(_: Signal) -> None:
@@ -79,11 +79,11 @@ def run(cluster: Cluster, flows: int, events: int) -> tuple[float, int, float]:
 
     for _ in range(flows):
         join()
-    while env.peek() == 0:
-        env.step()  # all joined at once, and were settled once
+    while clock.peek() == 0:
+        clock.step()  # all joined at once, and were settled once
     before, left, begin = network.retimed, 0, time.perf_counter()
     while 2 * left < events:
-        env.step()
+        clock.step()
     seconds = time.perf_counter() - begin
     return seconds, network.retimed - before, sum(len(phase.loads) for phase in phases) / len(phases)
 

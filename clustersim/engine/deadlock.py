@@ -20,15 +20,15 @@ def op_name(program: Program, op: int) -> str:
     return text
 
 
-def explain(program: Program, ended: list[bool], arrived: list[bool]) -> str:
+def explain(program: Program, ended: np.ndarray, arrived: np.ndarray) -> str:
     """One line that spells out a cycle of waits among the ops that have not ended.
 
     An op waits for its dependencies, for the op before it in an in-order stream, and for members of its activity
     that have not arrived.
     """
-    cycle = find_cycle(_waits(program, ended, arrived))
+    cycle = find_cycle(_waits(program, ended.tolist(), arrived.tolist()))
     if not cycle:
-        stuck = ended.index(False)
+        stuck = int(np.argmin(ended))
         return f"deadlock: {op_name(program, stuck)} waits for something that never happens"
     shown = cycle if len(cycle) <= _LONGEST_SHOWN else cycle[:_LONGEST_SHOWN]
     chain = " waits for ".join(op_name(program, op) for op in shown)

@@ -17,18 +17,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from simpy import AllOf, Environment
-from simpy.core import EmptySchedule
+from simpy import AllOf
 
 from clustersim.engine.deadlock import explain
-from clustersim.engine.events import Signal, call_after
-from clustersim.engine.links import Network, Segment
+from clustersim.engine.events import Clock, Signal
+from clustersim.engine.links import Network
+from clustersim.engine.record import Segments
+from clustersim.engine.runs import Runs, find_runs
 from clustersim.errors import DeadlockError, InputError
 from clustersim.program.kinds import KIND_CODE
-from clustersim.program.program import Program, Stream
+from clustersim.program.program import Program
 
 Progress = Callable[[int, int, int], None]
-"""Called now and then with ops done, ops in all, and the simulated time in ps."""
+"""Called now and then with runs of ops done, runs in all, and the simulated time in ps."""
 
 _EVENTS_BETWEEN_LOOKS = 20_000
 _GATHER = KIND_CODE["gather"]
@@ -43,7 +44,7 @@ class Outcome:
     start_ps: np.ndarray
     end_ps: np.ndarray
     arrival_ps: np.ndarray
-    segments: list[Segment]
+    segments: Segments
     events: int
 
 
@@ -53,197 +54,217 @@ def simulate(program: Program, progress: Progress | None = None) -> Outcome:
 
 
 class _Simulation:
+    """The state of a simulation, by run of ops (:mod:`clustersim.engine.runs`) and by activity."""
+
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.env = Environment(initial_time=0)
-        self.network = Network(self.env, program.links, program.phases)
-        ops, activities = program.ops, len(program.activity_transfer)
-        self.duration = program.duration_ps.tolist()
-        self.activity = program.activity.tolist()
-        self.transfer = program.activity_transfer.tolist()
-        self.start = [_PENDING] * ops
-        self.end = [_PENDING] * ops
-        self.arrival = [_PENDING] * ops
+        self.runs = runs = find_runs(program)
+        self.clock = Clock()
+        self.network = Network(self.clock, program.links, program.phases, _carriers(program))
+        activities = len(program.activity_transfer)
+        self.duration = runs.duration_ps.tolist()
+        self.activity = runs.activity.tolist()
+        transfers = program.activity_transfer.tolist()
+        self.phases = [program.transfers[transfer].phases for transfer in transfers]
+        self.delay = [program.transfers[transfer].delay_ps for transfer in transfers]
+        self.start = [_PENDING] * len(runs)
+        self.end = [_PENDING] * len(runs)
+        self.arrival = [_PENDING] * len(runs)  # of a member of an activity
         self.finished = 0
-        self.unmet = np.bincount(program.dependency_op, minlength=ops).tolist()
-        self.dependents = _grouped(program.dependency_on, program.dependency_op, ops)
-        communicates = program.activity >= 0
-        self.members = _grouped(program.activity[communicates], np.flatnonzero(communicates), activities)
+        self.unmet = np.bincount(runs.waits, minlength=len(runs)).tolist()
+        self.dependents = _grouped(runs.on, runs.waits, len(runs))
+        communicating = np.flatnonzero(runs.activity >= 0)
+        self.members = _grouped(runs.activity[communicating], communicating, activities)
         self.absent = [len(members) for members in self.members]
         self.unready = self.absent.copy()
         self.done: list[Signal | None] = [None] * activities
-        self.parked: dict[int, Signal] = {}  # op -> what its stream sleeps on until the op's dependencies are met
+        self.parked: dict[int, Signal] = {}  # runs at the head of their streams that wait for others, and what ends them
         self.possible: list[tuple[bool, int]] = []  # activities of readiness-ordered streams that all members are ready for
-        self.queue_of: dict[int, _Queue] = {}  # op -> its readiness-ordered stream
-        self._start_processes()
+        self.queue_of: dict[int, _Queue] = {}  # run -> its readiness-ordered stream
+        self.gathers = set(program.activity[program.kind == _GATHER].tolist())
+        self._start_processes(runs)
 
-    def _start_processes(self) -> None:
-        by_rank: dict[int, list[Stream]] = {}
-        for stream in self.program.streams:
-            by_rank.setdefault(stream.rank, []).append(stream)
+    def _start_processes(self, runs: Runs) -> None:
+        by_rank: dict[int, list[tuple[bool, range]]] = {}
+        bounds = runs.bounds.tolist()
+        for stream, first, last in zip(self.program.streams, bounds, bounds[1:]):
+            by_rank.setdefault(stream.rank, []).append((stream.in_order, range(first, last)))
         for streams in by_rank.values():
-            self.env.process(self._gpu(streams))
+            self.clock.process(self._gpu(streams))
 
-    def _gpu(self, streams: list[Stream]):
+    def _gpu(self, streams: list[tuple[bool, range]]):
         """A GPU: one process per stream, alive until all have run dry."""
         processes = []
-        for stream in streams:
-            if stream.in_order:
-                processes.append(self.env.process(self._in_order(stream.ops)))
+        for in_order, runs in streams:
+            if in_order:
+                processes.append(self.clock.process(self._in_order(runs)))
             else:
-                queue = _Queue(self.env)
-                self.queue_of.update(dict.fromkeys(stream.ops, queue))
-                processes.append(self.env.process(self._by_readiness(queue, stream.ops)))
-        yield AllOf(self.env, processes)
+                queue = _Queue()
+                self.queue_of.update(dict.fromkeys(runs, queue))
+                processes.append(self.clock.process(self._by_readiness(queue, runs)))
+        yield AllOf(self.clock, processes)
 
     def run(self, progress: Progress | None) -> Outcome:
-        step, events = self.env.step, 0
+        events, runs, program = 0, self.runs, self.program
         try:
-            while True:
-                for _ in range(_EVENTS_BETWEEN_LOOKS):
-                    step()
-                    events += 1
+            while handled := self.clock.handle(_EVENTS_BETWEEN_LOOKS):
+                events += handled
                 if progress is not None:
-                    progress(self.finished, self.program.ops, self.env.now)
-        except EmptySchedule:
-            pass
-        if self.finished < self.program.ops:
-            arrived = [arrival != _PENDING for arrival in self.arrival]
-            raise DeadlockError(explain(self.program, [end != _PENDING for end in self.end], arrived))
-        try:
+                    progress(self.finished, len(runs), self.clock.now)
             start, end, arrival = (np.array(column, dtype=np.int64) for column in (self.start, self.end, self.arrival))
         except OverflowError:
             raise InputError(
                 f"the step takes longer than the clock counts ({_LONGEST_DAYS} days);"
                 " use faster links, shorter times or less work"
             ) from None
-        return Outcome(start, end, arrival, self.network.segments, events)
+        if self.finished < len(runs):
+            raise DeadlockError(explain(program, end[runs.of_op] != _PENDING, arrival[runs.of_op] != _PENDING))
+        starts, computes = runs.starts(start), program.activity < 0
+        ends = np.where(computes, starts + program.duration_ps, end[runs.of_op])
+        return Outcome(starts, ends, np.where(computes, starts, arrival[runs.of_op]), self.network.segments(), events)
 
     # Streams
 
-    def _in_order(self, ops: tuple[int, ...]):
-        env, unmet, parked, activity, start, arrival = self.env, self.unmet, self.parked, self.activity, self.start, self.arrival
-        for op in ops:
-            if unmet[op]:
-                parked[op] = signal = Signal(env)
-                yield signal
-            arrival[op] = env.now
-            number = activity[op]
+    def _in_order(self, runs: range):
+        """Sleeps through each run, from before it can start until it has ended."""
+        unmet, activity, start, done, parked, clock = self.unmet, self.activity, self.start, self.done, self.parked, self.clock
+        for run in runs:
+            number = activity[run]
             if number < 0:
-                start[op] = env.now
-                if self.duration[op]:
-                    yield env.timeout(self.duration[op])
-                self._finish(op)
+                signal = Signal()
+                if unmet[run]:
+                    parked[run] = signal
+                else:
+                    start[run] = clock.now
+                    clock.set_off(signal, self.duration[run])
+                yield signal
+                self._finish(run)
             else:
-                yield self._arrive(number)
-                self._deliver(op, number)
+                signal = done[number]
+                if signal is None:
+                    signal = done[number] = Signal()
+                if unmet[run]:
+                    parked[run] = signal
+                else:
+                    self._arrive(run, number)
+                yield signal
+                self._deliver(run, number)
 
-    def _by_readiness(self, queue: _Queue, ops: tuple[int, ...]):
-        for op in ops:
-            if not self.unmet[op]:
-                self._ready(op)
+    def _by_readiness(self, queue: _Queue, runs: range):
+        for run in runs:
+            if not self.unmet[run]:
+                self._ready(run)
         free_since = 0
-        for _ in ops:
+        for _ in runs:
             while not queue.waiting:
-                queue.signal = Signal(self.env)
+                queue.signal = Signal()
                 yield queue.signal
-            op = queue.waiting.popleft()
-            self.arrival[op] = max(self.arrival[op], free_since)
-            yield self._arrive(self.activity[op])
-            self._deliver(op, self.activity[op])
-            free_since = self.env.now
+            run = queue.waiting.popleft()
+            number = self.activity[run]
+            if self.done[number] is None:
+                self.done[number] = Signal()
+            ready = self.arrival[run]
+            self._arrive(run, number)
+            self.arrival[run] = max(ready, free_since)
+            yield self.done[number]
+            self._deliver(run, number)
+            free_since = self.clock.now
 
-    def _ready(self, op: int) -> None:
-        """An op of a readiness-ordered stream has its dependencies; its activity enters the streams when all members have."""
-        self.arrival[op] = self.env.now
-        number = self.activity[op]
+    def _ready(self, run: int) -> None:
+        """A run of a readiness-ordered stream has what it waits for; its activity enters the streams when all members have."""
+        self.arrival[run] = self.clock.now
+        number = self.activity[run]
         self.unready[number] -= 1
         if self.unready[number]:
             return
         if not self.possible:
-            signal = Signal(self.env)
-            signal.callbacks.append(self._enqueue)
-            signal.at_end_of_instant()
-        self.possible.append((int(self.program.kind[op]) != _GATHER, number))
+            self.clock.at_end_of_instant(self._enqueue)
+        self.possible.append((number not in self.gathers, number))
 
-    def _enqueue(self, _: Signal) -> None:
+    def _enqueue(self) -> None:
         # One order for all streams, gathers first, so that no two ranks can enter two collectives in opposite orders.
         for _, number in sorted(self.possible):
             for member in self.members[number]:
                 queue = self.queue_of[member]
                 queue.waiting.append(member)
                 if queue.signal is not None:
-                    queue.signal.after(0)
+                    self.clock.set_off(queue.signal, 0)
                     queue.signal = None
         self.possible = []
 
-    # Ops and activities
+    # Runs and activities
 
-    def _finish(self, op: int) -> None:
-        self.end[op] = self.env.now
+    def _finish(self, run: int) -> None:
+        now = self.clock.now
+        self.end[run] = now
         self.finished += 1
         unmet = self.unmet
-        for dependent in self.dependents[op]:
+        for dependent in self.dependents[run]:
             unmet[dependent] -= 1
             if not unmet[dependent]:
                 signal = self.parked.pop(dependent, None)
-                if signal is not None:
-                    signal.after(0)
-                elif dependent in self.queue_of:
-                    self._ready(dependent)
+                if signal is None:
+                    if dependent in self.queue_of:
+                        self._ready(dependent)
+                elif self.activity[dependent] < 0:
+                    self.start[dependent] = now
+                    self.clock.set_off(signal, self.duration[dependent])
+                else:
+                    self._arrive(dependent, self.activity[dependent])
 
-    def _arrive(self, number: int) -> Signal:
-        """One more member of an activity is there; the signal of its end."""
-        done = self.done[number]
-        if done is None:
-            done = self.done[number] = Signal(self.env)
+    def _arrive(self, run: int, number: int) -> None:
+        """One more member of an activity is there."""
+        self.arrival[run] = self.clock.now
         self.absent[number] -= 1
         if not self.absent[number]:
-            self._begin(number, done)
-        return done
+            self._begin(number)
 
-    def _begin(self, number: int, done: Signal) -> None:
-        now = self.env.now
+    def _begin(self, number: int) -> None:
+        now, start = self.clock.now, self.start
         for member in self.members[number]:
-            self.start[member] = now
-        phases = self.program.transfers[self.transfer[number]].phases
-        if phases:
-            self._start_phase(phases, 0, done)
+            start[member] = now
+        phases, done = self.phases[number], self.done[number]
+        if len(phases) == 1:
+            self.network.send(phases[0], done)
+        elif phases:
+            self._send_first(phases, done)
         else:
-            done.after(0)
+            self.clock.set_off(done, 0)
 
-    def _start_phase(self, phases: tuple[int, ...], position: int, done: Signal) -> None:
-        """Latency, then bytes; the end of the last phase is the end of the activity."""
-        latency, loads = self.program.phases[phases[position]]
+    def _send_first(self, phases: tuple[int, ...], done: Signal) -> None:
+        """One phase after another; the end of the last is the end of the activity."""
         across = done
-        if position + 1 < len(phases):
-            across = Signal(self.env)
-            across.callbacks.append(lambda _: self._start_phase(phases, position + 1, done))
-        if not loads:
-            across.after(latency)
-        elif latency:
-            call_after(self.env, latency, self._join, (phases[position], across))
-        else:
-            self.network.join(phases[position], across)
+        if len(phases) > 1:
+            across = Signal()
+            across.callbacks.append(lambda _: self._send_first(phases[1:], done))
+        self.network.send(phases[0], across)
 
-    def _join(self, what: tuple[int, Signal]) -> None:
-        self.network.join(*what)
-
-    def _deliver(self, op: int, number: int) -> None:
+    def _deliver(self, run: int, number: int) -> None:
         """The stream is free; what waits for the data waits for the delay as well."""
-        delay = self.program.transfers[self.transfer[number]].delay_ps
-        if delay:
-            call_after(self.env, delay, self._finish, op)
+        if self.delay[number]:
+            self.clock.call_after(self.delay[number], self._finish, run)
         else:
-            self._finish(op)
+            self._finish(run)
 
 
 class _Queue:
     """What a readiness-ordered stream has to do, and what it sleeps on when that is nothing."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self) -> None:
         self.waiting: deque[int] = deque()
         self.signal: Signal | None = None
+
+
+def _carriers(program: Program) -> list[set[int]]:
+    """By phase the streams of those of its activities' members that come first: each runs one phase at a time."""
+    carriers: list[set[int]] = [set() for _ in program.phases]
+    communicating = np.flatnonzero(program.activity >= 0)
+    activities, first = np.unique(program.activity[communicating], return_index=True)
+    pairs = np.unique(np.stack([program.activity_transfer[activities], program.stream[communicating[first]]]), axis=1)
+    for transfer, stream in pairs.T.tolist():
+        for phase in program.transfers[transfer].phases:
+            carriers[phase].add(stream)
+    return carriers
 
 
 def _grouped(keys: np.ndarray, values: np.ndarray, groups: int) -> list[tuple[int, ...] | list[int]]:

@@ -106,10 +106,7 @@ def _name(kind_code: int, part_code: int, stage: int, layer: int, micro_batch: i
 
 def _link_use(program: Program, outcome: Outcome) -> pd.DataFrame:
     """Bytes/s on each link over time, from the paces of the phases; those that meet on a link added up."""
-    phase = np.array([segment.phase for segment in outcome.segments], dtype=np.int64)
-    start = np.array([segment.start_ps for segment in outcome.segments], dtype=np.int64)
-    end = np.array([segment.end_ps for segment in outcome.segments], dtype=np.int64)
-    pace = np.array([segment.pace_per_s for segment in outcome.segments], dtype=np.float64)
+    phase, start, end, pace = outcome.segments
     order = np.argsort(phase, kind="stable")
     bounds = np.searchsorted(phase[order], np.arange(len(program.phases) + 1))
     rows = []

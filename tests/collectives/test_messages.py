@@ -4,12 +4,11 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
-from simpy import Environment
 
 from clustersim.collectives.algorithms import OPS, algorithms_for, plan, two_trees
 from clustersim.collectives.layout import lay_out
 from clustersim.collectives.loads import alone_ps
-from clustersim.engine.events import Signal, call_after
+from clustersim.engine.events import Clock, Signal
 from clustersim.engine.links import Network
 from clustersim.program.program import Load, Phase
 from tests.collectives.messages import expand, held_after
@@ -93,13 +92,13 @@ def test_shuffled_groups_too():
 
 def in_rounds_ps(cluster, expansion, size):
     """Round after round, each message a flow of its own over the shared links."""
-    env = Environment(initial_time=0)
+    clock = Clock()
     phases = []
     for messages in expansion.rounds:
         for message in messages:
             carried = sum(expansion.weights[chunk] for chunk in message.chunks) * size
             phases.append(Phase(0, tuple(Load(link, carried) for link, _ in cluster.route(message.source, message.to).links)))
-    network = Network(env, cluster.links(), phases)
+    network = Network(clock, cluster.links(), phases)
     started = 0
 
     def run():
@@ -107,17 +106,17 @@ def in_rounds_ps(cluster, expansion, size):
         for messages in expansion.rounds:
             waits = []
             for _ in messages:
-                done = Signal(env)
-                call_after(env, cluster.latency_ps, lambda what: network.join(*what), (started, done))
+                done = Signal()
+                clock.call_after(cluster.latency_ps, lambda what: network.send(*what), (started, done))
                 started += 1
                 waits.append(done)
             for done in waits:
                 if done.callbacks is not None:
                     yield done
 
-    env.process(run())
-    env.run()
-    return env.now
+    clock.process(run())
+    clock.run()
+    return clock.now
 
 
 IN_ROUNDS = [case for case in cases(OPS) if case[1] not in ("tree", "in-switch") and case[2] <= 8]
@@ -135,10 +134,10 @@ def test_a_collective_takes_as_long_as_its_messages(op, algorithm, n, per_node):
 
 def in_stream_ps(cluster, edges, pieces):
     """Pieces that follow one another over each edge (bytes of a piece, links, latency, edges whose piece must have arrived)."""
-    env = Environment(initial_time=0)
+    clock = Clock()
     loads = [Phase(0, tuple(Load(link, volume) for link in links)) for volume, links, _, _ in edges.values() for _ in range(pieces)]
-    network = Network(env, cluster.links(), loads)
-    arrived = {(edge, piece): Signal(env) for edge in edges for piece in range(pieces)}
+    network = Network(clock, cluster.links(), loads)
+    arrived = {(edge, piece): clock.event() for edge in edges for piece in range(pieces)}
 
     def send(number, edge):
         _, _, latency, after = edges[edge]
@@ -147,17 +146,17 @@ def in_stream_ps(cluster, edges, pieces):
             for before in after:
                 signal = arrived[before, piece]
                 left = max(left, (yield signal) if signal.callbacks is not None else signal.value)
-            if env.now < left + latency:
-                yield env.timeout(left + latency - env.now)
-            done = Signal(env)
-            network.join(number * pieces + piece, done)
+            if clock.now < left + latency:
+                yield clock.timeout(left + latency - clock.now)
+            done = Signal()
+            network.send(number * pieces + piece, done)
             yield done
-            arrived[edge, piece].succeed(env.now)
+            arrived[edge, piece].succeed(clock.now)
 
     for number, edge in enumerate(edges):
-        env.process(send(number, edge))
-    env.run()
-    return env.now
+        clock.process(send(number, edge))
+    clock.run()
+    return clock.now
 
 
 def tree_edges(cluster, n, size, pieces):

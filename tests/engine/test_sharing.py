@@ -5,9 +5,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simpy import Environment
 
-from clustersim.engine.events import Signal, call_after
+from clustersim.engine.events import Clock, Signal
 from clustersim.engine.links import Network
 from clustersim.engine.sharing import BITS, UNIT, Crossing, shares
 from clustersim.program.program import Links, Load, Phase
@@ -25,27 +24,27 @@ def ends(capacities, flows, look=None):
     ``links``: their numbers, or by number how much of the bytes crosses it, over how many connections, and what part of each.
     ``look(network)`` is called at the end of each instant.
     """
-    env = Environment(initial_time=0)
+    clock = Clock()
     links = Links(tuple(map(str, range(len(capacities)))), ("network",) * len(capacities), tuple(capacities), (1,) * len(capacities))
     phases = []
     for _, size, path in flows:
         uses = path if isinstance(path, dict) else dict.fromkeys(path, ALL)
         loads = (Load(link, size * Fraction(amount), *more) for link, (amount, *more) in uses.items())
         phases.append(Phase(0, tuple(load._replace(part=Fraction(load.part)) for load in loads)))
-    network = Network(env, links, phases)
+    network = Network(clock, links, phases)
     result = [None] * len(flows)
 
     def start(number):
-        done = Signal(env)
-        done.callbacks.append(lambda _: result.__setitem__(number, env.now))
-        network.join(number, done)
+        done = Signal()
+        done.callbacks.append(lambda _: result.__setitem__(number, clock.now))
+        network.send(number, done)
 
     for number, (at, _, _) in enumerate(flows):
-        call_after(env, at, start, number)
-    while env.peek() != float("inf"):
-        now = env.peek()
-        while env.peek() == now:
-            env.step()
+        clock.call_after(at, start, number)
+    while clock.peek() != float("inf"):
+        now = clock.peek()
+        while clock.peek() == now:
+            clock.step()
         if look:
             look(network)
     return result, network
@@ -153,19 +152,20 @@ flow = st.tuples(st.integers(0, 50).map(lambda n: n * S // 10), st.integers(1, 4
 def test_bytes_are_conserved_and_no_link_is_overfull(capacities, flows):
     capacities = [capacity * GB for capacity in capacities]
     result, network = ends(capacities, flows)
+    segments = list(zip(*network.segments(), strict=True))
     moved = [0.0] * len(flows)
-    for segment in network.segments:
-        moved[segment.phase] += segment.pace_per_s * (segment.end_ps - segment.start_ps) / S
+    for phase, start, end, pace in segments:
+        moved[phase] += pace * (end - start) / S
     for (start, size, path), end, carried in zip(flows, result, moved, strict=True):
         assert carried == pytest.approx(1, rel=2e-9)
         assert end >= start + max(size * amount * S // capacities[link] for link, (amount, *_) in path.items()) - 1
-    for instant in sorted({segment.start_ps for segment in network.segments}):
+    for instant in sorted({start for _, start, _, _ in segments}):
         used = [0.0] * len(capacities)
-        for segment in network.segments:
-            if segment.start_ps <= instant < segment.end_ps:
-                _, size, path = flows[segment.phase]
+        for phase, start, end, pace in segments:
+            if start <= instant < end:
+                _, size, path = flows[phase]
                 for link, (amount, count, *_) in path.items():
-                    used[link] += segment.pace_per_s * size * amount * count
+                    used[link] += pace * size * amount * count
         assert all(one <= capacity * (1 + 1e-12) for one, capacity in zip(used, capacities, strict=True))
 
 
@@ -211,13 +211,17 @@ def test_numbers_of_flows_and_links_do_not_matter(capacities, routes, chance):
     assert [rate for rate, _ in again] == [rates[one] for one in order]
 
 
+def bundles(network):
+    return list(dict.fromkeys(each for link in network._links.values() for each in link.bundles))
+
+
 @given(capacities_gb_s, st.lists(flow, min_size=1, max_size=12))
 def test_what_is_settled_step_by_step_is_fair(capacities, flows):
     # Where needs are unequal several shares can be fair, and the one that is found depends on what was there before.
     def look(network):
-        active = [f for f in dict.fromkeys(f for link in network._links.values() for f in link.flows)]
+        active = bundles(network)
         in_units = [capacity * GB * 10**6 for capacity in capacities]
-        assert_fair([f.crossings for f in active], [f.rate for f in active], [f.slowest for f in active], in_units)
+        assert_fair([each.together() for each in active], [each.rate for each in active], [each.slowest for each in active], in_units)
 
     ends([capacity * GB for capacity in capacities], flows, look)
 
@@ -244,8 +248,9 @@ def test_settling_what_is_reached_equals_sharing_anew_among_all(capacities, flow
     capacities = [capacity * GB for capacity in capacities]
 
     def look(network):
-        active = sorted({f for link in network._links.values() for f in link.flows}, key=lambda f: f.number)
-        fair = shares([f.crossings for f in active], [capacity * 10**6 for capacity in capacities])
+        active = bundles(network)
+        limits = [each.way.alone for each in active]
+        fair = shares([each.together() for each in active], [capacity * 10**6 for capacity in capacities], limits)
         for one, (rate, _) in zip(active, fair, strict=True):
             assert one.rate == pytest.approx(rate, rel=1e-12)
 
@@ -256,10 +261,10 @@ def test_settling_what_is_reached_equals_sharing_anew_among_all(capacities, flow
 def test_what_a_link_keeps_count_of_is_the_sum_over_its_flows(capacities, flows):
     def look(network):
         for number, link in network._links.items():
-            here = [(f, next(c for c in f.crossings if c.link == number)) for f in link.flows]
-            assert link.used == sum(crossing.connections * crossing.share(f.rate) for f, crossing in here)
+            here = [(each, next(c for c in each.together() if c.link == number)) for each in link.bundles]
+            assert link.used == sum(crossing.connections * crossing.share(each.rate) for each, crossing in here)
             assert link.connections == sum(crossing.connections for _, crossing in here)
-            assert set(link.limited) == {f for f in link.flows if f.slowest == number}
+            assert set(link.limited) == {each for each in link.bundles if each.slowest == number and each.held_up}
             assert link.used <= link.capacity
 
     ends([capacity * GB for capacity in capacities], flows, look)
