@@ -106,7 +106,10 @@ def write_trace(path: Path, events: int) -> None:
 
 def measure(python: str, body: str, path: Path) -> tuple[float, float, float] | str:
     """Seconds, seconds of processor time and MiB, or why not."""
-    run = subprocess.run([python, "-c", FRAME.format(body=body), str(path)], capture_output=True, text=True)
+    try:
+        run = subprocess.run([python, "-c", FRAME.format(body=body), str(path)], capture_output=True, text=True)
+    except OSError as error:
+        return f"{python}: {error.strerror}"
     found = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("measured")]
     if not found:
         return (run.stderr.strip().splitlines() or ["no answer"])[-1]

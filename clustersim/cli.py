@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 from clustersim.errors import InputError
 
 _EXPERIMENT_HELP = "experiment file (YAML), or the name of a shipped one"
+_TRACE_HELP = "a run folder, or PyTorch profiler files (one a rank), or a folder of them"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,6 +66,7 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings) -> None:
         super().__init__(**settings, allow_abbrev=False)
+        self._negative_number_matcher = re.compile(r"-[0-9.]")  # `-1s` is a value, which the command then refuses by its name
 
     def error(self, message: str):
         _fail(f"{message}; see `{self.prog} --help`")
@@ -103,10 +106,16 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--strategies", default="standard,lga,mpp", metavar="A,B", help="names, default %(default)s")
 
     gantt = _command(
-        commands, "gantt", "the chart of a run", "clustersim gantt runs/pipeline-shapes -o step.svg --ranks 0-1,3 --from 10s --to 60s"
-    )
-    gantt.add_argument("trace", metavar="TRACE", help="a run folder")
+        commands, "gantt", "charts of a trace over time",
+        "clustersim gantt runs/pipeline-shapes -o step.svg --critical-path --ranks 0-1,3 --from 10s --to 60s",
+    )  # fmt: skip
+    gantt.add_argument("trace", nargs="+", metavar="TRACE", help=_TRACE_HELP)
     gantt.add_argument("-o", dest="output", default="gantt.png", metavar="FILE", help=".png, .svg or .pdf, default %(default)s")
+    gantt.add_argument(
+        "--chart", choices=("gantt", "utilization", "links"), default="gantt",
+        help="what runs when; what the ranks do over time; how busy the links are; default %(default)s",
+    )  # fmt: skip
+    gantt.add_argument("--critical-path", action="store_true", help="mark the chain of ops that makes the trace as long as it is")
     gantt.add_argument("--ranks", metavar="0-3,8", help="only these ranks")
     gantt.add_argument("--from", dest="start", metavar="TIME", help="begin of the window, for example 1.5s")
     gantt.add_argument("--to", dest="end", metavar="TIME", help="end of the window")
@@ -129,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     report = _command(
         commands, "report", "one page about a run, for a browser without a network", "clustersim report runs/pipeline-shapes -o report.html"
     )
-    report.add_argument("trace", metavar="TRACE", help="a run folder")
+    report.add_argument("trace", nargs="+", metavar="TRACE", help=_TRACE_HELP)
     report.add_argument("-o", dest="output", default="report.html", metavar="FILE", help=".html, default %(default)s")
     report.add_argument("--ranks", metavar="0-3,8", help="only these ranks in the charts")
     report.add_argument("--from", dest="start", metavar="TIME", help="begin of the window, for example 1.5s")
@@ -141,10 +150,10 @@ def _parser() -> argparse.ArgumentParser:
         commands, "convert", "a run for other programs: Perfetto, profilers, simulators, tables",
         "clustersim convert runs/pipeline-shapes --to chrome --ranks 0-3 --from 10s --until 60s -o step.json.gz",
     )  # fmt: skip
-    export.add_argument("trace", metavar="RUN", help="a run folder")
+    export.add_argument("trace", metavar="TRACE", help="a run folder, an export of one, or PyTorch profiler files: one, or a folder of them")
     formats = ("chrome", "kineto", "chakra", "csv", "parquet")
     export.add_argument("--to", required=True, choices=formats, help="chrome: one file for Perfetto; the others: a folder of files")
-    export.add_argument("-o", dest="output", metavar="FILE|DIR", help="default RUN.json.gz, or RUN-FORMAT, here")
+    export.add_argument("-o", dest="output", metavar="FILE|DIR", help="default TRACE.json.gz, or TRACE-FORMAT, here")
     export.add_argument("--ranks", metavar="0-3,8", help="only these ranks, without the links")
     export.add_argument("--from", dest="start", metavar="TIME", help="only ops with time after this, whole; for example 1.5s")
     export.add_argument("--until", dest="end", metavar="TIME", help="only ops with time before this, whole")

@@ -48,6 +48,7 @@ _CLUSTER = "the name of a cluster or a path to a topology file"
 _PEAK = "peak"
 
 MAX_LAYER_PASSES = 200_000
+MAX_UNFOLDED_PASSES = 2_000_000
 """One layer and micro-batch each; a pass is 4 to 16 ops, and a million ops take some 20 s and 1 GB."""
 
 
@@ -179,12 +180,12 @@ def check_unfolded(experiment: Experiment) -> None:
 
 
 def _check_passes(read: Document, layers: int, micro_batches: int, copies: int) -> None:
-    passes = layers * micro_batches * copies
-    if passes > MAX_LAYER_PASSES:
+    passes, most = layers * micro_batches * copies, MAX_LAYER_PASSES if copies == 1 else MAX_UNFOLDED_PASSES
+    if passes > most:
         factors = f"{layers:,} layers x {micro_batches:,} micro-batches" + (f" x {copies:,} unfolded copies" if copies > 1 else "")
         cure = "fold the copies, or " if copies > 1 else ""
         read.error(
-            "batch.global", f"{factors} = {passes:,} passes to simulate; allowed: at most {MAX_LAYER_PASSES:,};"
+            "batch.global", f"{factors} = {passes:,} passes to simulate; allowed: at most {most:,};"
             f" {cure}use a larger batch.micro, a smaller batch.global or more parallel.data",
         )  # fmt: skip
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from clustersim.analysis.intervals import Intervals, length
+from clustersim.analysis.link_bins import link_bins
 from clustersim.analysis.streams import covered
 from clustersim.units import PS_PER_S
 
@@ -37,6 +38,32 @@ def link_use(links: pd.DataFrame, totals: pd.DataFrame, window: tuple[int, int])
         }
     )
     return table[~capacity.isna().to_numpy()].reset_index(drop=True)
+
+
+def use_over_time(links: pd.DataFrame, totals: pd.DataFrame, window: tuple[int, int], bins: int = 60) -> pd.DataFrame:
+    """A row per kind of link and bin, which divide the window evenly: kind, begin_s, end_s, mean_utilization, busiest_utilization.
+
+    The mean is over the links of the kind that are in use at any time of the trace; the busiest is the one that is so in the bin. A
+    window of no length has no bins.
+
+    >>> links = pd.DataFrame({"link": ["a"], "start_ps": [0], "end_ps": [10**12], "rate_bytes_s": [5.0]})
+    >>> totals = pd.DataFrame({"link": ["a"], "kind": ["nvlink"], "links": [2], "capacity_bytes_s": [10]})
+    >>> use_over_time(links, totals, (0, 2 * 10**12), 2)["mean_utilization"].tolist()
+    [0.5, 0.0]
+    """
+    known = totals.assign(link=totals["link"].astype(str)).set_index("link")
+    known = known[known.index.isin(links["link"].astype(str).unique())]
+    if not len(known) or window[0] == window[1]:
+        return pd.DataFrame(columns=["kind", "begin_s", "end_s", "mean_utilization", "busiest_utilization"])
+    share = link_bins(links, known["capacity_bytes_s"], known.index.tolist(), window, bins)
+    edges = np.linspace(*window, bins + 1) / PS_PER_S
+    parts = []
+    for kind in sorted(known["kind"].astype(str).unique()):
+        of = (known["kind"].astype(str) == kind).to_numpy()
+        mean = np.average(share[of], axis=0, weights=known["links"][of])
+        times = {"kind": kind, "begin_s": edges[:-1], "end_s": edges[1:]}
+        parts.append(pd.DataFrame({**times, "mean_utilization": mean, "busiest_utilization": share[of].max(axis=0)}))
+    return pd.concat(parts, ignore_index=True)
 
 
 def by_kind(use: pd.DataFrame) -> dict[str, dict[str, float]]:

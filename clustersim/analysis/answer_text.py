@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from clustersim.analysis.answer import Analysis
+from clustersim.analysis.answer_late import Late, late_rank
 from clustersim.analysis.answer_links import by_kind
 from clustersim.analysis.path import path_by_kind
 from clustersim.analysis.streams import FAMILIES
@@ -16,7 +20,7 @@ FAMILY_WORDS = {
     "expert": "expert-parallel communication",
     "pipeline": "pipeline messages",
     "offload": "offload traffic to the host",
-    "communication": "communication",
+    "communication": "unnamed collectives",
     **{name: name.replace("_", "-") for name in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all")},
 }
 CAUSE_WORDS = {
@@ -27,10 +31,11 @@ CAUSE_WORDS = {
     "contention": "waiting for ranks held up on contended links",
     "dependency": "waiting for an op of another rank",
     "copies": "device copies",
+    "other_step": "ops of another step, or of none",
     "nothing": "nothing to do",
 }
 PIPELINE_IDLE = ("warm_up", "drain", "data")
-_MOSTLY = 0.9
+_MOSTLY = 0.73  # of the step: compute is what limits it, and the sentence begins with it
 _LONGEST = 20
 
 
@@ -53,7 +58,7 @@ def family_words(analysis: Analysis, family: str) -> str:
 
 
 def losses(analysis: Analysis) -> list[tuple[str, float, str]]:
-    """What is not compute, most first: in words, ps (mean over ranks), and the family of communication, empty for idle.
+    """What is not compute, most first: in words, ps (mean over ranks and steps), and the family of communication, empty for idle.
 
     Waiting for data, warm-up and drain are one: the bubble of a pipeline.
     """
@@ -61,7 +66,7 @@ def losses(analysis: Analysis) -> list[tuple[str, float, str]]:
     idle = analysis.idle()
     parts = sorted((name for name in PIPELINE_IDLE if idle[name]), key=lambda name: -idle[name])
     short = {"warm_up": "warm-up", "drain": "drain", "data": "waiting for data"}
-    shares = ", ".join(f"{short[name]} {percent(_share(idle[name], analysis.window_ps))}" for name in parts)
+    shares = ", ".join(f"{short[name]} {percent(_share(idle[name], analysis.step_ps))}" for name in parts)
     where = "in the pipeline" if "recv" in analysis.kinds else "at the ends"
     bubble = f"idle {where} ({shares})" if len(parts) > 1 else f"idle: {CAUSE_WORDS[parts[0]]}" if parts else ""
     found.append((bubble, sum(idle[name] for name in PIPELINE_IDLE), ""))
@@ -71,8 +76,8 @@ def losses(analysis: Analysis) -> list[tuple[str, float, str]]:
 
 def limits(analysis: Analysis) -> str:
     """One sentence: what limits this step."""
-    what = "trace" if analysis.profiled else "step"
-    window = analysis.window_ps
+    what = "trace" if analysis.profiled and analysis.facts.member is None else "step"
+    window = analysis.step_ps
     if not window:
         return f"nothing: the {what} takes no time"
     compute, found = _share(analysis.mean("compute_ps"), window), losses(analysis)
@@ -81,12 +86,30 @@ def limits(analysis: Analysis) -> str:
     words, time, family = found[0]
     kind, use = analysis.limiting_links.get(family, ("", 0.0))
     where = f" on {kind} links at {percent(use)} utilization" if kind else ""
-    late = analysis.ranks["waited_for_ps"]
-    if "peers" in words and late.max():
-        where = f", most of all for rank {int(analysis.ranks['rank'][late.idxmax()])}"
+    amount, whose, loss = percent(_share(time, window)), "", f"{words}{where}"
+    late = _late(analysis, words, time)
+    if late is not None:
+        waiting = percent(late.share), " on the other ranks", f"waiting for rank {late.rank}, which {_why(late)}"
+        amount, whose, loss = waiting if late.most else (amount, whose, "{}, with {}{} {}".format(loss, *waiting))
     if compute >= _MOSTLY:
-        return f"compute: {percent(compute)} of the {what} is compute; the largest loss is {percent(_share(time, window))} {words}{where}"
-    return f"{percent(_share(time, window))} of the {what} is {words}{where}; {percent(compute)} is compute"
+        return f"compute: {percent(compute)} of the {what} is compute; the largest loss is {amount}{whose} {loss}"
+    return f"{amount} of the {what}{whose} is {loss}; {percent(compute)} is compute"
+
+
+def _late(analysis: Analysis, words: str, time: float) -> Late | None:
+    """The rank to name for a loss, of ``time`` ps a step on the mean rank."""
+    total = time * len(analysis.ranks) * analysis.facts.steps
+    return late_rank(analysis.ranks, analysis.window_ps, total, analysis.profiled or words == f"idle: {CAUSE_WORDS['peer']}")
+
+
+def _why(late: Late) -> str:
+    """
+    >>> _why(Late(rank=6, slower=1.3, share=0.2, most=True)), _why(Late(rank=6, slower=None, share=0.2, most=True))
+    ('computes 30 % longer than its peers (median) for the same work', 'comes last to collectives')
+    """
+    if late.slower is None:
+        return "comes last to collectives"
+    return f"computes {percent(late.slower - 1)} longer than its peers (median) for the same work"
 
 
 def _share(part: float, whole: float) -> float | None:
@@ -94,13 +117,23 @@ def _share(part: float, whole: float) -> float | None:
 
 
 def document(analysis: Analysis) -> dict[str, Any]:
-    """Everything but the table of ops: SI units, None where there is nothing to divide by, means over the ranks of the trace."""
-    window = analysis.window_ps
+    """Everything but the table of ops: SI units, None where there is nothing to divide by, or nothing is known.
+
+    Of a window of several steps the times are those of its mean step, ``window_s`` too: only ``window``, ``waits``, ``collectives``
+    and ``stragglers`` are of all of it. Times without a rank are means over the ranks of the job.
+    """
+    window = analysis.step_ps
     idle = window - analysis.mean("compute_ps")
     exposed = analysis.exposed()
     return {
         "window_s": window / PS_PER_S,
         "window_begin_s": analysis.window[0] / PS_PER_S,
+        "window": {
+            "what": analysis.facts.window,
+            "begin_s": analysis.window[0] / PS_PER_S,
+            "end_s": analysis.window[1] / PS_PER_S,
+            "steps": analysis.facts.steps,
+        },
         "limits": limits(analysis),
         "ranks": _ranks(analysis),
         "bubble_of_total": _share(idle, window),
@@ -108,40 +141,69 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "compute_s": analysis.mean("compute_ps") / PS_PER_S,
         "exposed_communication_s": {name: time / PS_PER_S for name, time in exposed.items()},
         "idle_s": {name: time / PS_PER_S for name, time in analysis.idle().items()},
+        "wait_s": analysis.mean("wait_ps") / PS_PER_S if analysis.ranks["wait_known"].all() else None,
+        "overlap": _overlap(analysis),
         "communication": _communication(analysis),
         "streams": _streams(analysis),
         "critical_path": _path(analysis),
         "slack": _slack(analysis),
-        "waits": analysis.waits.to_dict("records"),
+        "waits": _waits(analysis),
+        "collectives": analysis.bandwidths.to_dict("records"),
         "stragglers": _stragglers(analysis),
         "links": {} if analysis.links is None else by_kind(analysis.links),
+        "links_over_time": [] if analysis.links_over_time is None else analysis.links_over_time.to_dict("records"),
     }
 
 
+def _overlap(analysis: Analysis) -> float | None:
+    """Mean over the ranks that communicate."""
+    rows = analysis.ranks[analysis.ranks["communication_ps"] > 0]
+    shares = rows["hidden_ps"] / rows["communication_ps"]
+    return float((shares * rows["stands_for"]).sum() / rows["stands_for"].sum()) if len(rows) else None
+
+
+def _waits(analysis: Analysis) -> list[dict[str, Any]]:
+    """By kind; what rests on waits is None where those of a rank are not known. Sends and receives of a measured trace wait unseen."""
+    unknown = dict.fromkeys(("wait_s", "longest_wait_s", "transfer_s"))
+    known = bool(analysis.ranks["wait_known"].all())
+    seen = {str(row["kind"]): known and not (analysis.profiled and row["kind"] in ("send", "recv")) for row in _records(analysis.waits)}
+    return [row if seen[str(row["kind"])] else row | unknown for row in _records(analysis.waits)]
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return table.to_dict("records")
+
+
 def _ranks(analysis: Analysis) -> list[dict[str, Any]]:
-    window, by_family = analysis.window_ps, {}
+    window, by_family, second = analysis.step_ps, {}, PS_PER_S * analysis.facts.steps
     for row in analysis.families.itertuples(index=False):
-        by_family.setdefault(int(row.rank), {})[str(row.family)] = int(row.exposed_ps) / PS_PER_S
+        by_family.setdefault(int(row.rank), {})[str(row.family)] = int(row.exposed_ps) / second
     causes = analysis.causes.drop(columns="rank").to_dict("records")
     rows = []
     for row, cause in zip(analysis.ranks.itertuples(index=False), causes, strict=True):
-        bubble = window - int(row.compute_ps)
+        times = (row.compute_ps, row.communication_ps, row.hidden_ps)
+        compute, communication, hidden = (int(time) / analysis.facts.steps for time in times)
+        peak, when = analysis.memory.get(int(row.rank), (None, None))
         rows.append(
             {
                 "rank": int(row.rank),
-                "compute_s": int(row.compute_ps) / PS_PER_S,
-                "communication_s": int(row.communication_ps) / PS_PER_S,
-                "hidden_communication_s": int(row.hidden_ps) / PS_PER_S,
-                "exposed_communication_s": int(row.exposed_ps) / PS_PER_S,
-                "contended_communication_s": None if analysis.profiled else int(row.contended_ps) / PS_PER_S,
-                "idle_s": int(row.idle_ps) / PS_PER_S,
-                "overlap": _share(int(row.hidden_ps), int(row.communication_ps)),
-                "compute_under_communication": _share(int(row.hidden_ps), int(row.compute_ps)) if row.communication_ps else None,
-                "compute_utilization": _share(int(row.compute_ps), window),
-                "bubble_of_total": _share(bubble, window),
-                "bubble_of_ideal": _share(bubble, int(row.compute_ps)),
+                "stands_for": int(row.stands_for),
+                "compute_s": compute / PS_PER_S,
+                "communication_s": communication / PS_PER_S,
+                "hidden_communication_s": hidden / PS_PER_S,
+                "exposed_communication_s": int(row.exposed_ps) / second,
+                "contended_communication_s": None if analysis.profiled else int(row.contended_ps) / second,
+                "idle_s": int(row.idle_ps) / second,
+                "wait_s": int(row.wait_ps) / second if row.wait_known else None,
+                "overlap": _share(hidden, communication),
+                "compute_under_communication": _share(hidden, compute) if communication else None,
+                "compute_utilization": _share(compute, window),
+                "bubble_of_total": _share(window - compute, window),
+                "bubble_of_ideal": _share(window - compute, compute),
+                "peak_memory_bytes": peak,
+                "peak_memory_at_s": None if when is None else when / PS_PER_S,
                 "exposed_by_kind_s": by_family.get(int(row.rank), {}),
-                "idle_by_cause_s": {name: int(time) / PS_PER_S for name, time in cause.items()},
+                "idle_by_cause_s": {name: int(time) / second for name, time in cause.items()},
             }
         )
     return rows
@@ -153,7 +215,7 @@ def _streams(analysis: Analysis) -> list[dict[str, Any]]:
             "rank": int(row.rank),
             "stream": str(row.stream),
             "ops": int(row.ops),
-            "busy_s": int(row.busy_ps) / PS_PER_S,
+            "busy_s": int(row.busy_ps) / PS_PER_S / analysis.facts.steps,
             "utilization": _share(int(row.busy_ps), analysis.window_ps),
         }
         for row in analysis.streams.itertuples(index=False)
@@ -162,12 +224,14 @@ def _streams(analysis: Analysis) -> list[dict[str, Any]]:
 
 def _communication(analysis: Analysis) -> list[dict[str, Any]]:
     """A row per kind, mean over ranks; ``overlap`` and ``compute_under_communication`` over the sums of all ranks."""
-    count, compute = len(analysis.ranks), float(analysis.ranks["compute_ps"].astype(float).sum())
+    weight = analysis.ranks.set_index("rank")["stands_for"].astype(float)
+    count, compute = weight.sum() * analysis.facts.steps, float((analysis.ranks["compute_ps"].to_numpy() * weight).sum())
     rows = []
     for family in FAMILIES:
         of = analysis.families[analysis.families["family"] == family]
         if len(of):
-            total, hidden, exposed = (float(of[f"{name}_ps"].astype(float).sum()) for name in ("communication", "hidden", "exposed"))
+            sums = of[["communication_ps", "hidden_ps", "exposed_ps"]].mul(of["rank"].map(weight), axis=0).sum()
+            total, hidden, exposed = sums.tolist()
             rows.append(
                 {
                     "kind": family,
@@ -181,17 +245,16 @@ def _communication(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def _path(analysis: Analysis) -> dict[str, Any]:
-    """Of the whole trace; shares are of the window."""
+    """What of it lies in the window, as long as that."""
     path = analysis.path
-    times = path_by_kind(path, analysis.window)
-    length = int(path["end_ps"].iloc[-1] - path["start_ps"].iloc[0]) if len(path) else 0
+    times = {kind: time / analysis.facts.steps for kind, time in path_by_kind(path, analysis.window).items()}
     took = path["end_ps"] - path["start_ps"]
     longest = path[took > 0].assign(took=took).sort_values(["took", "start_ps"], ascending=[False, True]).head(_LONGEST)
     return {
-        "length_s": length / PS_PER_S,
+        "length_s": sum(times.values()) / PS_PER_S,
         "pieces": len(path),
         "by_kind_s": {kind: time / PS_PER_S for kind, time in times.items()},
-        "share_by_kind": {kind: _share(time, analysis.window_ps) for kind, time in times.items()},
+        "share_by_kind": {kind: _share(time, analysis.step_ps) for kind, time in times.items()},
         "longest": [
             {
                 "op": int(row.op),
@@ -206,26 +269,32 @@ def _path(analysis: Analysis) -> dict[str, Any]:
 
 
 def _slack(analysis: Analysis) -> dict[str, Any] | None:
+    """Of the ops in the window, up to the end of the trace."""
     if analysis.slack is None:
         return None
-    slack = analysis.slack
+    slack = analysis.slack[analysis.within]
     return {
         "ops": len(slack),
         "without_slack": int((slack == 0).sum()),
-        "mean_s": float(slack.mean() / PS_PER_S),
-        "greatest_s": int(slack.max()) / PS_PER_S,
+        "mean_s": float(slack.mean()) / PS_PER_S if len(slack) else None,
+        "greatest_s": int(slack.max()) / PS_PER_S if len(slack) else None,
     }
 
 
 def _stragglers(analysis: Analysis) -> list[dict[str, Any]]:
-    """Ranks that others wait for, most first: idle of others because of it, and waits for it in collectives, idle or not."""
+    """Ranks that others wait for, most first: its compute over that of its peers, idle of others because of it (in a measured trace
+
+    waits in kernels without compute), and waits for it in collectives, idle or not.
+    """
     table = analysis.stragglers.assign(idle=analysis.ranks["waited_for_ps"].to_numpy())
+    table["pace"] = analysis.ranks["compute_over_median"].to_numpy()
     table = table[(table["idle"] > 0) | (table["waited_for_s"] > 0)]
     table = table.sort_values(["idle", "waited_for_s", "rank"], ascending=[False, False, True])
     return [
         {
             "rank": int(row.rank),
-            "idle_of_others_s": int(row.idle) / PS_PER_S,
+            "compute_over_median": None if np.isnan(row.pace) else float(row.pace),
+            "idle_of_others_s": float(row.idle) / PS_PER_S,
             "waited_for_s": float(row.waited_for_s),
             "collectives": int(row.collectives),
         }

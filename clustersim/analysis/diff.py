@@ -10,7 +10,7 @@ from clustersim.units import PS_PER_S, time_text
 
 
 def parts(analysis: Analysis) -> dict[str, float]:
-    """Where the window goes, mean over ranks, in ps: compute, each kind of exposed communication, each cause of idle."""
+    """Where a step (or the window) goes, mean over ranks, in ps: compute, each kind of exposed communication, each cause of idle."""
     found = {"compute": analysis.mean("compute_ps")}
     found.update({f"exposed {family_words(analysis, name)}": time for name, time in analysis.exposed().items()})
     found.update({f"idle, {CAUSE_WORDS[name]}": time for name, time in analysis.idle().items()})
@@ -26,7 +26,7 @@ def changes(a: Analysis, b: Analysis) -> list[tuple[str, float, float]]:
 
 def difference(a: Analysis, b: Analysis) -> str:
     """One sentence: how much faster or slower B is, and the change that weighs most."""
-    before, after = a.window_ps, b.window_ps
+    before, after = a.step_ps, b.step_ps
     times = f"{time_text(before / PS_PER_S)} to {time_text(after / PS_PER_S)}"
     rows = changes(a, b)
     if before == after:
@@ -46,7 +46,8 @@ def difference_document(a: Analysis, b: Analysis) -> dict[str, Any]:
     """The comparison for JSON, times in seconds."""
     return {
         "difference": difference(a, b),
-        "window_s": [a.window_ps / PS_PER_S, b.window_ps / PS_PER_S],
+        "window_s": [a.step_ps / PS_PER_S, b.step_ps / PS_PER_S],
+        "steps": [a.facts.steps, b.facts.steps],
         "limits": [limits(a), limits(b)],
         "changes": [
             {"part": name, "a_s": one / PS_PER_S, "b_s": other / PS_PER_S, "change_s": (other - one) / PS_PER_S}

@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 
 from clustersim.analysis.intervals import intersection, length, union
+from clustersim.analysis.profiled_steps import launched
 from clustersim.importers.kineto import Imported
 from clustersim.importers.kineto_events import NEVER, FileEvents
 from clustersim.importers.kineto_kinds import COPY, KERNEL
@@ -51,7 +52,7 @@ def exact_times(imported: Imported, window: str = "file") -> pd.DataFrame:
         if window == "steps":
             steps = imported.steps[imported.steps["rank"] == number]
             for name, begin, end in zip(steps["name"], steps["start_ps"], steps["end_ps"], strict=True):
-                inside = mine & (launch >= begin) & (launch < end)
+                inside = launched(imported, number, begin, end)
                 rows.append({"rank": number, "step": name} | _times(*(column[inside] for column in columns)))
             continue
         inside = mine & _exact_window(imported, number, one, launch) if window == "hta" else mine

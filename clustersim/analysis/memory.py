@@ -26,6 +26,19 @@ def peaks(memory: pd.DataFrame) -> dict[int, int]:
     return {int(rank): int(held.cumsum().max()) for rank, held in at_once.groupby(level="rank")}
 
 
+def peak_times(memory: pd.DataFrame) -> dict[int, tuple[int, int]]:
+    """By rank, the most bytes held at a time (:func:`peaks`), and since when in ps; of several times the first.
+
+    >>> peak_times(pd.DataFrame({"rank": 3, "time_ps": [0, 2, 5], "bytes": [10, 7, -7], "what": "weights"}))
+    {3: (17, 2)}
+    """
+    if not len(memory):
+        return {}
+    at_once = memory.groupby(["rank", "time_ps"], sort=True)["bytes"].sum()
+    held = at_once.groupby(level="rank").cumsum()
+    return {int(rank): (int(of.max()), int(of.idxmax()[1])) for rank, of in held.groupby(level="rank")}
+
+
 def fullest_rank(peak_of: dict[int, int]) -> int:
     """The rank with the highest peak, the first of several."""
     return min(peak_of, key=lambda rank: (-peak_of[rank], rank))

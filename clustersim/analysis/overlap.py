@@ -17,17 +17,21 @@ import numpy as np
 import pandas as pd
 
 from clustersim.analysis.intervals import Intervals
-from clustersim.analysis.streams import COMPUTES, COPIES, FAMILIES, Line, Ops, lines, on_line
+from clustersim.analysis.streams import COMPUTES, COPIES, ELSEWHERE, FAMILIES, Line, Ops, lines, on_line
 
-COMPUTE_BIT, COPY_BIT = 1, 2
-_FIRST_FAMILY = 2
+COMPUTE_BIT, COPY_BIT, ELSEWHERE_BIT = 1, 2, 4
+_FIRST_FAMILY = 3
+_BITS = {
+    COMPUTES: COMPUTE_BIT, COPIES: COPY_BIT, ELSEWHERE: ELSEWHERE_BIT,
+    **{family: 1 << (_FIRST_FAMILY + family) for family in range(len(FAMILIES))},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Sweep:
     """The line cut wherever something begins or ends: pieces [start, end), and what goes on in each as bits.
 
-    Bit 0 is compute, bit 1 a device copy, bit 2 + f communication of family f.
+    Bit 0 is compute, bit 1 a device copy, bit 2 an op of another step, bit 3 + f communication of family f.
     """
 
     line: Line
@@ -45,7 +49,7 @@ class Sweep:
 
     @property
     def idle(self) -> np.ndarray:
-        return (self.bits & ~COPY_BIT) == 0
+        return (self.bits & ~(COPY_BIT | ELSEWHERE_BIT)) == 0
 
     def of(self, family: int) -> np.ndarray:
         return (self.bits >> (_FIRST_FAMILY + family) & 1) > 0
@@ -62,8 +66,7 @@ def sweep(ops: Ops, line: Line) -> Sweep:
     """Cut the line; the gaps between ranks are no pieces."""
     begins = np.arange(len(line.ranks)) * line.span
     times, changes = [begins, begins + line.span - 1], [np.zeros(2 * len(line.ranks), dtype=np.int32)]
-    for family in (COMPUTES, COPIES, *range(len(FAMILIES))):
-        bit = 1 << {COMPUTES: 0, COPIES: 1}.get(family, _FIRST_FAMILY + family)
+    for family, bit in _BITS.items():
         if (ops.family == family).any():
             rows = on_line(ops, line, ops.family == family)
             pieces = line.union(ops.rank[rows], ops.start[rows], ops.end[rows])
@@ -95,6 +98,19 @@ def in_both(a: Intervals, b: Intervals) -> Intervals:
 def sweeps(ops: Ops, window: tuple[int, int]) -> list[Sweep]:
     """All ranks; one sweep, or several where a line would be longer than 64 bits can count."""
     return [sweep(ops, line) for line in lines(ops.rank, window)]
+
+
+def rank_waits(ops: Ops, cut: Sweep) -> np.ndarray:
+    """By rank, in ps: of its idle time the part in which it was ready to communicate and a peer was not.
+
+    In a measured trace that is a part of its communication instead: a kernel that communicates waits inside.
+    """
+    rows = on_line(ops, cut.line, ops.communicates)
+    begin = ops.ready[rows]
+    pieces = cut.line.union(ops.rank[rows], begin, begin + ops.wait[rows])
+    if not ops.profiled:
+        pieces = in_both(pieces, cut.pieces(cut.idle))
+    return cut.line.by_rank(pieces.start, pieces.end - pieces.start)
 
 
 def rank_split(cut: Sweep) -> pd.DataFrame:

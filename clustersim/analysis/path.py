@@ -25,7 +25,7 @@ from clustersim.analysis.path_graph import NONE, Graph, build_graph
 from clustersim.analysis.streams import Ops
 from clustersim.analysis.waits import Activities
 
-__all__ = ["WAIT", "build_graph", "critical_path", "path_by_kind", "slack"]
+__all__ = ["WAIT", "build_graph", "clipped_path", "critical_path", "path_by_kind", "slack"]
 WAIT = "wait"
 _BLOCK = 1 << 18
 
@@ -62,6 +62,17 @@ def critical_path(ops: Ops, joined: Activities, graph: Graph, begin_ps: int) -> 
     table.insert(0, "op", ops.number[row])
     table.insert(1, "rank", ops.rank[row])
     return table
+
+
+def clipped_path(path: pd.DataFrame, window: tuple[int, int]) -> pd.DataFrame:
+    """The part of a path in a window, which it covers without gap too.
+
+    >>> path = pd.DataFrame({"op": [0, 2], "start_ps": [0, 5], "end_ps": [5, 9]})
+    >>> clipped_path(path, (2, 5)).values.tolist()
+    [[0, 2, 5]]
+    """
+    path = path.assign(start_ps=np.clip(path["start_ps"], *window), end_ps=np.clip(path["end_ps"], *window))
+    return path[path["start_ps"] < path["end_ps"]].reset_index(drop=True)
 
 
 def path_by_kind(path: pd.DataFrame, window: tuple[int, int]) -> dict[str, int]:

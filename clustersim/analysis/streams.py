@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from clustersim.analysis.intervals import Intervals, union
+from clustersim.document import clipped
 from clustersim.errors import InputError
 from clustersim.program.kinds import COMMUNICATION, COMPUTE
 from clustersim.trace.trace import Trace
@@ -21,9 +22,12 @@ PROFILED_COMMUNICATION = ("all_reduce", "reduce_scatter", "all_gather", "broadca
 FAMILIES = ("tensor", "context", "expert", "pipeline", "data", "offload", *PROFILED_COMMUNICATION)
 """Kinds of communication, in the order in which time that several have in common is given to one of them."""
 
-COMPUTES, COPIES, OTHER = -1, -2, -3
+COMPUTES, COPIES, OTHER, ELSEWHERE = -1, -2, -3, -4
+"""Compute; device copies; kinds that nobody knows; ops of another step than the one looked at."""
+
 _FAMILY_OF = {**COMMUNICATION, **{name: name for name in PROFILED_COMMUNICATION}}
 _MOST = 2**62
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,9 @@ class Ops:
     """Columns by op, in the order of the table, times in ps.
 
     ``start``: of compute, or of the transfer, which begins when the last participant has arrived; ``ready``: since when the op has
-    waited for the others; ``wait``: how long it did; ``family``: a position in FAMILIES, or COMPUTES, COPIES, OTHER; ``lane``: a number
-    for each stream of each rank; ``number``: the names by which dependencies know the ops. ``profiled``: measured, where a kernel that
-    communicates waits inside: its ``ready`` is its start, and the transfer begins a ``wait`` later.
+    waited for the others; ``wait``: how long it did; ``family``: a position in FAMILIES, or COMPUTES, COPIES, OTHER, ELSEWHERE;
+    ``lane``: a number for each stream of each rank; ``number``: the names by which dependencies know the ops. ``profiled``: measured,
+    where a kernel that communicates waits inside: its ``ready`` is its start, and the transfer begins a ``wait`` later.
     """
 
     number: np.ndarray
@@ -57,12 +61,21 @@ class Ops:
     def communicates(self) -> np.ndarray:
         return self.family >= 0
 
+    def within(self, window: tuple[int, int]) -> np.ndarray:
+        """Which ops of the step looked at have time in a window, or touch it where they have none at all."""
+        begin, end = window
+        lasting = (self.start < end) & (self.end > begin)
+        return (self.family != ELSEWHERE) & (lasting | ((self.start == self.end) & (self.start >= begin) & (self.end <= end)))
+
     def is_kind(self, *names: str) -> np.ndarray:
         return np.isin([str(name) for name in self.kind.categories], names)[self.kind.codes]
 
 
-def read_ops(trace: Trace) -> Ops:
-    """The columns of a trace. InputError where an op ends before it starts or waits for less than no time, or there is no op."""
+def read_ops(trace: Trace, member: np.ndarray | None = None) -> Ops:
+    """The columns of a trace. InputError where an op ends before it starts or waits for less than no time, or there is no op.
+
+    Ops that are no ``member`` (by op; None: all are) belong to another step than the one looked at.
+    """
     table = trace.ops
     if not len(table):
         raise InputError("the trace has no ops: nothing to analyse")
@@ -74,7 +87,7 @@ def read_ops(trace: Trace) -> Ops:
         if wrong.any():
             raise InputError(f"ops: row {int(np.argmax(wrong))} {what}")
     names = [str(name) for name in kind.categories]
-    families = np.array([_family(name) for name in names], dtype=np.int8)
+    family = np.array([_family(name) for name in names], dtype=np.int8)[kind.codes]
     profiled = is_profiled(names)
     group = pd.Categorical(table["group"]).codes.astype(np.int64) if "group" in table else np.full(len(table), -1)
     ranks, rank_code = np.unique(rank, return_inverse=True)
@@ -82,7 +95,7 @@ def read_ops(trace: Trace) -> Ops:
         number=_whole(table, "op") if "op" in table else np.arange(len(table)),
         rank=rank,
         lane=rank_code * len(stream.categories) + stream.codes,
-        family=families[kind.codes],
+        family=family if member is None else np.where(member, family, ELSEWHERE),
         kind=kind,
         stream=stream,
         group=group,
@@ -132,6 +145,29 @@ def _family(name: str) -> int:
 def is_profiled(kinds: Sequence[str]) -> bool:
     """Whether a trace with these kinds of op was measured."""
     return not set(kinds).isdisjoint(("kernel", "copy", *PROFILED_COMMUNICATION))
+
+
+def oddities(ops: Ops) -> tuple[str, ...]:
+    """What is strange about a trace, a line each: kinds that nobody knows; in a simulated one, ops that overlap on one stream.
+
+    >>> table = pd.DataFrame({"rank": 0, "stream": "compute", "kind": ["forward", "froward"], "start_ps": [0, 3], "end_ps": [5, 9]})
+    >>> oddities(read_ops(Trace(table, table[:0], table[:0], table[:0])))  # doctest: +NORMALIZE_WHITESPACE
+    ('1 ops of unknown kinds (froward) count as neither compute nor communication',
+     '1 ops begin before another of their stream ends: merged where time is counted')
+    """
+    found = []
+    unknown = np.flatnonzero(ops.family == OTHER)
+    if len(unknown):
+        names = [clipped(str(ops.kind.categories[code])) for code in np.unique(ops.kind.codes[unknown])]
+        listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        found.append(f"{len(unknown):,} ops of unknown kinds ({listed}) count as neither compute nor communication")
+    rows = np.flatnonzero(~ops.is_kind("send", "recv"))  # on links that only delay, these leave their stream free while under way
+    rows = rows[np.lexsort((ops.end[rows], ops.start[rows], ops.lane[rows]))]
+    lane, latest = ops.lane[rows], pd.Series(ops.end[rows]).groupby(ops.lane[rows]).cummax().to_numpy()
+    overlapping = int(((lane[1:] == lane[:-1]) & (ops.start[rows][1:] < latest[:-1])).sum())
+    if overlapping and not ops.profiled:  # an import counts those of measured traces itself
+        found.append(f"{overlapping:,} ops begin before another of their stream ends: merged where time is counted")
+    return tuple(found)
 
 
 def whole_window(ops: Ops) -> tuple[int, int]:
@@ -200,12 +236,17 @@ def covered(pieces: Intervals, points: np.ndarray) -> np.ndarray:
 
 
 def stream_times(ops: Ops, window: tuple[int, int]) -> pd.DataFrame:
-    """A row per stream of a rank: rank, stream, ops, busy_ps (the union of its ops), utilization (None in an empty window)."""
-    lanes, first, count = np.unique(ops.lane, return_index=True, return_counts=True)
+    """A row per stream of a rank: rank, stream, ops (how many have time in the window), busy_ps (their union there), utilization
+
+    (None in an empty window). Ops of another step than the one looked at do not count.
+    """
+    lanes, first = np.unique(ops.lane, return_index=True)
+    count = np.bincount(np.searchsorted(lanes, ops.lane[ops.within(window)]), minlength=len(lanes))
+    mine = ops.family != ELSEWHERE
     busy = []
     for line in lines(lanes, window):
-        mine = (ops.lane >= line.ranks[0]) & (ops.lane <= line.ranks[-1])
-        pieces = line.union(ops.lane[mine], ops.start[mine], ops.end[mine])
+        here = mine & (ops.lane >= line.ranks[0]) & (ops.lane <= line.ranks[-1])
+        pieces = line.union(ops.lane[here], ops.start[here], ops.end[here])
         busy.append(line.by_rank(pieces.start, pieces.end - pieces.start))
     length = window[1] - window[0]
     table = pd.DataFrame({"rank": ops.rank[first], "stream": ops.stream[first].astype(str), "ops": count})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from clustersim.document import clipped
 from clustersim import units
+from clustersim.document import clipped
 from clustersim.errors import InputError
 
 _LARGEST = 10**6
@@ -48,7 +48,7 @@ def seconds(option: str, text: str | None) -> float | None:
 
 
 def time_window(start: str | None, end: str | None, whole_ps: int) -> tuple[int, int] | None:
-    """What ``--from`` and ``--to`` say of a trace that ends at ``whole_ps``, in ps; None without them.
+    """What ``--from`` and ``--to`` say of a trace from 0 to ``whole_ps``, in ps, inside of it; None without them.
 
     >>> time_window("1 us", None, 5 * 10**6), time_window(None, None, 5)
     ((1000000, 5000000), None)
@@ -56,7 +56,10 @@ def time_window(start: str | None, end: str | None, whole_ps: int) -> tuple[int,
     if start is None and end is None:
         return None
     begin_s, end_s = seconds("--from", start), seconds("--to", end)
-    window = 0 if begin_s is None else units.to_ps(begin_s), whole_ps if end_s is None else units.to_ps(end_s)
-    if window[0] >= min(window[1], whole_ps):
+    for option, time, text in (("--from", begin_s, start), ("--to", end_s, end)):
+        if time is not None and time < 0:
+            raise InputError(f"{option}: {clipped(str(text))} is before the trace begins; allowed: 0 s and later")
+    window = 0 if begin_s is None else units.to_ps(begin_s), whole_ps if end_s is None else min(units.to_ps(end_s), whole_ps)
+    if window[0] >= window[1]:
         raise InputError(f"--from, --to: no time of the trace lies between; it ends at {units.time_text(whole_ps / units.PS_PER_S)}")
     return window

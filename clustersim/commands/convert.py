@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from clustersim import units
 from clustersim.commands.arguments import rank_numbers, seconds
-from clustersim.commands.output import print_files, print_json
+from clustersim.commands.output import print_files, print_json, print_warnings
 from clustersim.errors import InputError
 from clustersim.exporters.files import Export, check_folder, write_file, write_folder
-from clustersim.exporters.selection import complete, rank_text, select
-from clustersim.trace.files import check_writable, read_trace
+from clustersim.exporters.selection import KNOWN, complete, cut, rank_text
+from clustersim.trace.files import RunData, check_writable, job_ranks_of, read_run
 from clustersim.trace.trace import Trace
 
 _ROUNDED_PS = 100_000_000  # what is 100 us is right within 2 %
@@ -24,63 +28,102 @@ _BETWEEN_S = 0.5
 
 
 def convert(options: argparse.Namespace) -> None:
-    """Write a run folder's trace in another format."""
-    folder = Path(options.trace)
-    output = _output(options.to, options.output, folder)
-    whole = _checked(folder)
-    trace = _selected(whole, options)
-    made = _export(options.to, trace, output, folder)
+    """Write a run, an export of one, or a profiler's trace in another format."""
+    source = Path(options.trace)
+    output = _output(options.to, options.output, source)
+    whole = _checked(source, options.to)
+    run = _cut(whole, options)
+    made = _export(options.to, run, output)
     if options.to != "chrome":
         check_folder(output, {part.name for part in made.parts})
     check_writable(output.parent)
-    for note in _notes(options, whole, trace, folder):
+    for note in _notes(options, whole, run.trace):
         print(f"note: {note}", file=sys.stderr)
-    print(f"about {_size(made.size.written_bytes)} to write: {_contents(trace)}", file=sys.stderr, flush=True)
+    print(f"about {_size(made.size.written_bytes)} to write: {_contents(run.trace)}", file=sys.stderr, flush=True)
     progress = _Progress(made.size.text_bytes)
     try:
-        paths = write_file(made.parts[0], output, progress) if options.to == "chrome" else write_folder(made.parts, output, progress)
+        with _ended_as_interrupted():
+            paths = write_file(made.parts[0], output, progress) if options.to == "chrome" else write_folder(made.parts, output, progress)
     finally:
         progress.close()
     written = sum(path.stat().st_size for path in paths)
     if options.json:
         sizes = {"estimated_bytes": made.size.written_bytes, "written_bytes": written}
-        print_json({"format": options.to, "files": [str(path) for path in paths], **sizes, "ops": len(trace.ops)})
+        print_json({"format": options.to, "files": [str(path) for path in paths], **sizes, "ops": len(run.trace.ops)})
     else:
-        print(f"{_size(written)} written: {_contents(trace)}")
+        print(f"{_size(written)} written: {_contents(run.trace)}")
         print_files(paths)
 
 
-def _output(format: str, given: str | None, folder: Path) -> Path:
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """A SIGTERM in here is taken as Ctrl-C is: what is half written is removed."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _output(format: str, given: str | None, source: Path) -> Path:
     """Where it goes; InputError for a name that does not fit the format."""
+    name = source.name.removesuffix(".gz").removesuffix(".json") or "trace"
     if format == "chrome":
-        output = Path(f"{folder.name or 'trace'}.json.gz" if given is None else given)
+        output = Path(f"{name}.json.gz" if given is None else given)
         if not output.name.endswith((".json", ".json.gz")) or output.name.startswith(".json") or output.is_dir():
             raise InputError(f"-o {output}: chrome is one file; its name ends in .json.gz, or in .json for a plain one")
-        return output
-    output = Path(f"{folder.name or 'trace'}-{format}" if given is None else given)
-    if output.resolve() == folder.resolve():
-        raise InputError(f"-o {output}: is the run folder itself; name another")
+    else:
+        output = Path(f"{name}-{format}" if given is None else given)
+    if output.resolve() == source.resolve():
+        raise InputError(f"-o {output}: is {'the run folder' if source.is_dir() else 'the trace'} itself; name another")
     return output.resolve() if output.name in ("", "..") else output
 
 
-def _checked(folder: Path) -> Trace:
-    trace = read_trace(folder)
+def _checked(source: Path, format: str) -> RunData:
+    """What is to be converted, whole and free of contradictions."""
+    run = _read(source, format)
     try:
-        return complete(trace)
+        trace = complete(run.trace)
+        for name, column in () if run.link_totals is None else run.link_totals.items():
+            if column.dtype.kind == "f" and not np.isfinite(column).all():
+                raise InputError(f"link_totals: {name}: a row is missing or not finite")
     except InputError as error:
-        raise InputError(f"{folder}: {error}") from None
+        raise InputError(f"{source}: {error}") from None
+    return replace(run, trace=trace)
 
 
-def _selected(trace: Trace, options: argparse.Namespace) -> Trace:
+def _read(source: Path, format: str) -> RunData:
+    """A run folder, an export of one, or a profiler's files, by what is there."""
+    from clustersim.importers.exported import is_export, read_exports
+
+    if not source.exists() or any(source.glob("*.parquet")):
+        return read_run(source)
+    if source.is_dir() and not any(source.glob("*.json*")):
+        raise InputError(f"{source}: neither a run folder (no ops.parquet) nor a folder of profiler files (.json, .json.gz)")
+    if is_export(source):
+        return read_exports([source])
+    if format == "kineto":
+        raise InputError(f"{source}: is a profiler trace already; allowed: --to chrome, chakra, csv, parquet")
+    from clustersim.importers.kineto import load_kineto
+
+    imported = load_kineto(source)
+    print_warnings(str(note) for note in imported.notes)
+    if len(imported.steps):
+        print_warnings([f"{source}: its ProfilerSteps are left out: a trace has no steps of a profiler"])
+    ops = imported.trace.ops if imported.wait_known.all() else imported.trace.ops.assign(**{KNOWN: imported.wait_known})
+    return RunData(replace(imported.trace, ops=ops))
+
+
+def _cut(run: RunData, options: argparse.Namespace) -> RunData:
     ranks = None if options.ranks is None else set(rank_numbers("--ranks", options.ranks))
-    return select(trace, ranks, _ps("--from", options.start), _ps("--until", options.end))
+    return cut(run, ranks, _ps("--from", options.start), _ps("--until", options.end))
 
 
-def _notes(options: argparse.Namespace, whole: Trace, trace: Trace, folder: Path) -> Iterator[str]:
+def _notes(options: argparse.Namespace, whole: RunData, trace: Trace) -> Iterator[str]:
     """What the user should know of the files."""
-    if options.ranks is not None and len(whole.links) and options.to in ("chrome", "csv", "parquet"):
+    if options.ranks is not None and len(whole.trace.links) and options.to in ("chrome", "csv", "parquet"):
         yield "links belong to no rank: left out with --ranks"
-    world, present = _world(folder), whole.ops["rank"].nunique()
+    world, present = job_ranks_of(whole.summary), whole.trace.ops["rank"].nunique()
     if options.to == "chakra" and world is not None and present < world:
         yield f"the run has {present} of {world} ranks, one for all that are alike; `clustersim run --no-fold` simulates every one"
     shortest = int((trace.ops["end_ps"] - trace.ops["start_ps"]).min())
@@ -88,31 +131,22 @@ def _notes(options: argparse.Namespace, whole: Trace, trace: Trace, folder: Path
         yield "some ops are short: HolisticTraceAnalysis rounds times to microseconds unless HTA_DISABLE_NS_ROUNDING=1 is set"
 
 
-def _export(format: str, trace: Trace, output: Path, folder: Path) -> Export:
+def _export(format: str, run: RunData, output: Path) -> Export:
     if format == "chrome":
         from clustersim.exporters.chrome import export
 
-        return export(trace, output.name)
+        return export(run, output.name)
     if format == "kineto":
         from clustersim.exporters.kineto import export as kineto
 
-        return kineto(trace, _world(folder))
+        return kineto(run)
     if format == "chakra":
         from clustersim.exporters.chakra import export as chakra
 
-        return chakra(trace)
+        return chakra(run.trace)
     from clustersim.exporters import tables
 
-    return tables.csv(trace) if format == "csv" else tables.parquet(trace)
-
-
-def _world(folder: Path) -> int | None:
-    """Ranks of the job; None where nothing says."""
-    try:
-        ranks = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["ranks"]
-        return ranks if type(ranks) is int and ranks > 0 else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return tables.csv(run) if format == "csv" else tables.parquet(run)
 
 
 def _contents(trace: Trace) -> str:

@@ -1,51 +1,72 @@
-"""``clustersim gantt``."""
+"""``clustersim gantt``: charts of a trace over time."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from clustersim import units
-from clustersim.commands.arguments import rank_numbers, seconds
+from clustersim.analysis.answer_window import Window
+from clustersim.commands.arguments import rank_numbers, time_window
 from clustersim.commands.output import print_files, print_json
-from clustersim.plots.gantt import gantt as draw
-from clustersim.trace.files import read_trace
+from clustersim.commands.reading import facts_of, headline, read
+from clustersim.errors import InputError
+from clustersim.plots.files import checked
+from clustersim.reports.page import Run
 
 
 def gantt(options: argparse.Namespace) -> None:
-    """Draw the chart of a run folder."""
-    folder, output = Path(options.trace), Path(options.output)
-    trace = read_trace(folder)
-    step = units.time_text(trace.makespan_ps / units.PS_PER_S)
-    draw(
-        trace.ops,
-        output,
-        title=f"{_title(folder)}: step {step}",
-        memory=trace.memory,
-        capacity_bytes=_gpu_memory(folder),
-        ranks=None if options.ranks is None else sorted(set(rank_numbers("--ranks", options.ranks))),
-        start_s=seconds("--from", options.start),
-        end_s=seconds("--to", options.end),
-    )
+    """Draw what runs when (``gantt``), what the ranks do (``utilization``), or how busy the links are (``links``)."""
+    output = checked(options.output)
+    if options.chart != "gantt":
+        for given, name in ((options.ranks is not None, "--ranks"), (options.critical_path, "--critical-path")):
+            if given:
+                raise InputError(f"{name}: not with --chart {options.chart}, which is about all ranks; allowed: --chart gantt")
+    run = read(options.trace)
+    window = time_window(options.start, options.end, run.data.trace.makespan_ps)
+    try:
+        {"gantt": _gantt, "utilization": _utilization, "links": _links}[options.chart](run, window, output, options)
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if text.startswith("--") else f"{', '.join(options.trace[:3])}: {text}") from None
     if options.json:
         print_json({"files": [str(output)]})
     else:
         print_files([output])
 
 
-def _title(folder: Path) -> str:
-    return str(_noted(folder / "manifest.json", "title") or folder.name)
+def _gantt(run: Run, window: Window | None, output: Path, options: argparse.Namespace) -> None:
+    from clustersim.plots.critical import path_of
+    from clustersim.plots.gantt import gantt as draw
+
+    trace = run.data.trace
+    begin_s, end_s = (None, None) if window is None else (time / units.PS_PER_S for time in window)
+    draw(
+        trace.ops,
+        output,
+        title=headline(run),
+        memory=trace.memory,
+        capacity_bytes=run.gpu_memory_bytes,
+        ranks=None if options.ranks is None else sorted(set(rank_numbers("--ranks", options.ranks))),
+        start_s=begin_s,
+        end_s=end_s,
+        copies=run.stands_for,
+        critical_path=path_of(trace) if options.critical_path else None,
+    )
 
 
-def _gpu_memory(folder: Path) -> int | None:
-    size = _noted(folder / "summary.json", "gpu_memory_bytes")
-    return size if isinstance(size, int) and size > 0 else None
+def _utilization(run: Run, window: Window | None, output: Path, options: argparse.Namespace) -> None:
+    from clustersim.analysis.activity import activity
+    from clustersim.plots.utilization import BINS, utilization_chart
+
+    trace = run.data.trace
+    _, facts = facts_of(run, (0, trace.makespan_ps) if window is None else window)
+    edges, shares = activity(trace, window, bins=BINS, facts=facts)
+    utilization_chart(edges, shares, output, title=headline(run), ranks=f"{run.job_ranks:,} {'rank' if run.job_ranks == 1 else 'ranks'}")
 
 
-def _noted(path: Path, key: str) -> object:
-    """What a document of the run folder says; None where it does not: tables without them can still be drawn."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))[key]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+def _links(run: Run, window: Window | None, output: Path, options: argparse.Namespace) -> None:
+    from clustersim.plots.links import links_chart
+
+    window = (0, run.data.trace.makespan_ps) if window is None else (window[0], min(window[1], run.data.trace.makespan_ps))
+    links_chart(run.data.trace.links, run.data.link_totals, window, output, title=headline(run))

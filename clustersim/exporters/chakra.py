@@ -57,8 +57,10 @@ def _prepared(trace: Trace, known: dict[str, str]) -> pd.DataFrame:
     types = {"send": _SEND, "recv": _RECEIVE, "fetch": _LOAD, "offload": _STORE} | dict.fromkeys(known, _COLLECTIVE)
     ops["type"] = kind.map(lambda name: types.get(name, _COMPUTE))
     ops["collective"] = kind.map(lambda name: _COMMUNICATION_TYPE.get(known.get(name, ""), -1))
-    last = ops.groupby(["rank", "stream"], observed=True)[["op", "end_ps"]].shift()
-    ops["before"] = np.where(last["end_ps"] <= ops["start_ps"], last["op"], -1).astype(np.int64)
+    last = ops.groupby(["rank", "stream"], observed=True)[["op", "start_ps", "end_ps"]].shift()
+    # That stream is in order of readiness: at one instant nothing tells which was first.
+    unordered = (ops["stream"] == "data") & (last["start_ps"] == ops["start_ps"])
+    ops["before"] = np.where((last["end_ps"] <= ops["start_ps"]) & ~unordered, last["op"], -1).astype(np.int64)
     sent = messages(ops)
     ops["tag"] = 0
     ops.loc[sent["row"], "tag"] = sent["number"].to_numpy()

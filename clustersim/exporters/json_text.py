@@ -8,6 +8,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
+from clustersim.trace.files import RunData
+
+MARK = '"clustersim": '
+"""An export begins with a brace and this: so readers know it from the traces of others."""
+
 
 def nanoseconds(picoseconds: np.ndarray) -> np.ndarray:
     """Rounded to the nearest, so that what follows another still does.
@@ -34,6 +39,17 @@ def texts(column: pd.Series) -> list[str]:
     """
     known = [json.dumps(str(name)) for name in column.cat.categories]
     return [known[code] for code in column.cat.codes.tolist()]
+
+
+def about(run: RunData, *tables: str) -> str:
+    """What the head of an export says of the run: its manifest and summary, and those of the tables that it has, by column.
+
+    >>> about(RunData(None, ranks=pd.DataFrame({"rank": [0, 1], "simulated_as": [0, 0]}), summary={"ranks": 2}), "ranks", "link_totals")
+    '"clustersim": {"manifest": {}, "summary": {"ranks": 2}, "ranks": {"rank": [0, 1], "simulated_as": [0, 0]}}'
+    """
+    known = {name: getattr(run, name) for name in tables}
+    columns = {name: table.to_dict("list") for name, table in known.items() if table is not None}
+    return MARK + json.dumps({"manifest": run.manifest, "summary": run.summary, **columns}, allow_nan=False)
 
 
 def document(head: str, events: Iterable[bytes]) -> Iterator[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-
 _SHORT = [bytes([value]) for value in range(128)]
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 import pandas as pd
 
 from clustersim.analysis.streams import read_ops, whole_numbers
 from clustersim.errors import InputError
+from clustersim.trace.files import OPTIONAL, RunData, cut_of
 from clustersim.trace.trace import Trace
+from clustersim.units import PS_PER_S
 
 _ABSENT = {"name": "", "stage": -1, "layer": -1, "micro_batch": -1, "wait_ps": 0, "bytes": 0, "flops": 0.0, "group": "", "peer": -1}
-_ORDER = ("op", "rank", "stream", "kind", "name", "stage", "layer", "micro_batch", "start_ps", "end_ps", *list(_ABSENT)[4:])
+ORDER = ("op", "rank", "stream", "kind", "name", "stage", "layer", "micro_batch", "start_ps", "end_ps", *list(_ABSENT)[4:])
 _NEEDED = {
     "dependencies": ("op", "on"), "links": ("link", "start_ps", "end_ps", "rate_bytes_s"), "memory": ("rank", "time_ps", "bytes", "what"),
 }  # fmt: skip
@@ -21,7 +24,13 @@ _WHOLE = {
     "ops": ("rank", "stage", "layer", "micro_batch", "start_ps", "end_ps", "wait_ps", "bytes", "peer"), "dependencies": ("op", "on"),
     "links": ("start_ps", "end_ps"), "memory": ("rank", "time_ps", "bytes"),
 }  # fmt: skip
+_SHOWN = 8
+_OF_THE_JOB = ("ranks", "gpu_memory_bytes")  # what a summary says of the job, and not of the trace
 _TEXTS = ("stream", "kind", "name", "group")
+
+
+KNOWN = "wait_known"
+"""A column that only tables of ops have of which some wait could not be measured: False for these."""
 
 
 def complete(trace: Trace) -> Trace:
@@ -38,12 +47,15 @@ def complete(trace: Trace) -> Trace:
     given = dict(trace.ops.items())
     if "name" not in given:
         given["name"] = given["kind"]
-    columns = {name: given.get(name, np.arange(len(trace.ops)) if name == "op" else _ABSENT.get(name)) for name in _ORDER}
+    columns = {name: given.get(name, np.arange(len(trace.ops)) if name == "op" else _ABSENT.get(name)) for name in ORDER}
+    if KNOWN in given:
+        columns[KNOWN] = given[KNOWN].astype(bool)
     ops = pd.DataFrame(columns, index=trace.ops.index)
     if ops["op"].duplicated().any():
         raise InputError("ops: two ops have the same number")
     for name in _TEXTS:
         ops[name] = _texts(ops[name])
+    _check_dependencies(ops, trace.dependencies)
     memory = trace.memory.assign(what=_texts(trace.memory["what"]))
     return Trace(ops, trace.dependencies, trace.links.assign(link=_texts(trace.links["link"])), memory)
 
@@ -63,6 +75,43 @@ def _check_numbers(trace: Trace) -> None:
             raise InputError(f"{name}: {column} are no numbers")
         if column in table and not np.isfinite(table[column].to_numpy(dtype=np.float64, na_value=np.nan)).all():
             raise InputError(f"{name}: {column}: a row is missing or not finite")
+
+
+def _check_dependencies(ops: pd.DataFrame, table: pd.DataFrame) -> None:
+    """InputError where an op waits for one that is not there or has not ended by then, or ops without a duration wait in a circle."""
+    at = pd.Series(np.arange(len(ops)), index=ops["op"])
+    needs, on = (at.reindex(table[name]).to_numpy() for name in ("op", "on"))
+    for name, rows in (("op", needs), ("on", on)):
+        if np.isnan(rows).any():
+            raise InputError(f"dependencies: op {table[name].iloc[int(np.argmax(np.isnan(rows)))]} is not in the table of ops")
+    needs, on = needs.astype(np.int64), on.astype(np.int64)
+    start, end, number = (ops[name].to_numpy() for name in ("start_ps", "end_ps", "op"))
+    early = end[on] > start[needs] - ops["wait_ps"].to_numpy()[needs]
+    # Where none is early, the ops of a circle are all at one instant.
+    looked_at = slice(None) if early.any() else start[on] == start[needs]
+    circle = _circle(number[needs[looked_at]], number[on[looked_at]])
+    if circle:
+        raise InputError(f"dependencies: ops wait for one another in a circle: op {' for '.join(map(str, circle))}")
+    if early.any():
+        op, other = (number[rows[np.argmax(early)]] for rows in (needs, on))
+        raise InputError(f"dependencies: op {op} is ready before op {other}, which it waits for, has ended")
+
+
+def _circle(op: np.ndarray, on: np.ndarray) -> list[int | str]:
+    """The ops of a circle, each waiting for the next, the first again at the end; none where there is no circle.
+
+    >>> _circle(np.array([1, 2, 4]), np.array([2, 1, 1])), _circle(np.array([1]), np.array([2]))
+    ([1, 2, 1], [])
+    """
+    before: dict[int, list[int]] = {}
+    for one, other in zip(op.tolist(), on.tolist(), strict=True):
+        before.setdefault(one, []).append(other)
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        found = error.args[1][::-1]
+        return found if len(found) <= _SHOWN else [*found[:_SHOWN], "..."]
+    return []
 
 
 def _texts(column: pd.Series) -> pd.Series:
@@ -95,6 +144,23 @@ def select(trace: Trace, ranks: Collection[int] | None = None, start_ps: int | N
     if len(ops) < len(trace.ops):
         left = left[left["op"].isin(ops["op"]) & left["on"].isin(ops["op"])]
     return Trace(*(table.reset_index(drop=True) for table in (ops, left, links, memory)))
+
+
+def cut(run: RunData, ranks: Collection[int] | None = None, start_ps: int | None = None, end_ps: int | None = None) -> RunData:
+    """A run folder's contents, cut as by :func:`select`. ``cut`` in the manifest says how; figures that no longer hold are left out."""
+    asked = {"ranks": None if ranks is None else sorted(ranks), "from_s": start_ps, "until_s": end_ps}
+    new = {name: value if name == "ranks" else value / PS_PER_S for name, value in asked.items() if value is not None}
+    if not new:
+        return run
+    trace = select(run.trace, ranks, start_ps, end_ps)
+    left, job = trace.ops["rank"].unique(), {name: run.summary[name] for name in _OF_THE_JOB if name in run.summary}
+    totals = None if run.link_totals is None or ranks is not None else run.link_totals[list(OPTIONAL["link_totals"])]
+    stand = None if run.ranks is None else run.ranks[run.ranks["simulated_as"].isin(left)].reset_index(drop=True)
+    old = cut_of(run.manifest)
+    for name, narrower in (("from_s", max), ("until_s", min)):  # a part of a part
+        if name in new and isinstance(old.get(name), (int, float)):
+            new[name] = narrower(old[name], new[name])
+    return RunData(trace, totals, stand, job | {"simulated_ranks": len(left)}, run.manifest | {"cut": old | new})
 
 
 def _touches(table: pd.DataFrame, begin: int, end: int) -> pd.Series:

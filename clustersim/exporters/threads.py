@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,15 @@ import pandas as pd
 from clustersim.exporters.json_text import nanoseconds
 
 
-def threads(ops: pd.DataFrame) -> tuple[np.ndarray, dict[int, str]]:
-    """A thread for each op, 1 and up, and the names of the threads. ``ops`` are in order of start.
+class Thread(NamedTuple):
+    """What it is called, and the stream whose ops it has."""
+
+    name: str
+    stream: str
+
+
+def threads(ops: pd.DataFrame) -> tuple[np.ndarray, dict[int, Thread]]:
+    """A thread for each op, 1 and up, and what they are. ``ops`` are in order of start.
 
     Ops of one stream that overlap, as messages on their way do, get further threads: slices of a thread must nest or follow.
     """
@@ -28,8 +36,8 @@ def threads(ops: pd.DataFrame) -> tuple[np.ndarray, dict[int, str]]:
         lane[mine] = _lanes(start[mine].tolist(), end[mine].tolist())
     tid = lane * len(order) + stream + 1
     used = np.unique(tid).tolist()
-    names = {one: order[(one - 1) % len(order)] + (f" ({(one - 1) // len(order) + 1})" if one > len(order) else "") for one in used}
-    return tid, names
+    places = {one: divmod(one - 1, len(order)) for one in used}
+    return tid, {one: Thread(order[stream] + (f" ({lane + 1})" if lane else ""), order[stream]) for one, (lane, stream) in places.items()}
 
 
 def _lanes(start: list[int], end: list[int]) -> list[int]:

@@ -11,12 +11,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from clustersim.document import clipped
 from clustersim.errors import InputError
 from clustersim.importers import kineto_kinds as kinds
 from clustersim.importers.kineto_collectives import waits
 from clustersim.importers.kineto_events import NEVER, FileEvents, read_events
+from clustersim.importers.kineto_notes import (
+    file_notes,
+    missing_ranks,
+    no_device_events,
+    rank_notes,
+)
 from clustersim.importers.kineto_text import NotATrace
-from clustersim.importers.kineto_notes import file_notes, no_device_events, rank_notes
 from clustersim.trace.trace import Trace
 
 _COLUMNS = ("rank", "stream", "kind", "name", "arguments", "start_ps", "end_ps", "launch_ps", "correlation", "bytes", "peer")
@@ -32,13 +38,15 @@ class Imported:
     ``trace``: zero is the start of the first device event of all ranks; ``dependencies``, ``links`` and ``memory`` are empty.
     ``steps``: rank, name, start_ps, end_ps of each ProfilerStep on the host; one may begin before zero. ``notes``: what was left
     out or assumed, a line each. ``launches`` has a row per op: launch_ps, the start of the host event that launched it
-    (:data:`~clustersim.importers.kineto_events.NEVER` where the file does not hold it). ``files``: the events as read, by rank.
+    (:data:`~clustersim.importers.kineto_events.NEVER` where the file does not hold it); ``wait_known`` says of each op whether its
+    ``wait_ps`` could be measured. ``files``: the events as read, by rank.
     """
 
     trace: Trace
     steps: pd.DataFrame
     notes: tuple[str, ...]
     launches: pd.DataFrame
+    wait_known: np.ndarray
     files: dict[int, FileEvents]
     shift_ns: dict[int, int]
 
@@ -56,9 +64,9 @@ def load_kineto(paths: str | Path | Sequence[str | Path]) -> Imported:
         raise InputError(no_device_events(list(files.values())))
     shift_ns = _shifts(files)
     ops, launches, arguments, code = _ops(files, shift_ns)
-    ops["wait_ps"], wait_notes = waits(ops, arguments, code)
+    ops["wait_ps"], wait_known, wait_notes = waits(ops, arguments, code, complete=not missing_ranks(files))
     notes += file_notes({one.path.name: (one, ops[ops["rank"] == rank]) for rank, one in files.items()}) + rank_notes(files) + wait_notes
-    return Imported(Trace(ops, *_no_tables()), _steps(files, shift_ns), tuple(notes), launches, files, shift_ns)
+    return Imported(Trace(ops, *_no_tables()), _steps(files, shift_ns), tuple(notes), launches, wait_known, files, shift_ns)
 
 
 def _read_all(paths: list[tuple[Path, bool]]) -> tuple[list[FileEvents], list[str]]:
@@ -108,7 +116,9 @@ def _by_rank(files: Iterable[FileEvents]) -> tuple[dict[int, FileEvents], list[s
     for one in nameless:
         rank = next(number for number in range(len(ranks) + 1) if number not in ranks)
         ranks[rank] = one
-        notes.append(f"{one.path.name}: says no rank (distributedInfo.rank is missing): taken for rank {rank}")
+        said = _distributed(one)
+        why = f"distributedInfo.rank is {clipped(repr(said['rank']))}, and no rank" if "rank" in said else "distributedInfo.rank is missing"
+        notes.append(f"{one.path.name}: says no rank ({why}): taken for rank {rank}")
     return dict(sorted(ranks.items())), notes
 
 

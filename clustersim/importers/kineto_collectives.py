@@ -12,23 +12,22 @@ from clustersim.importers.kineto_kinds import COLLECTIVES, TRANSFERS, Arguments,
 _POINT_TO_POINT = ("send", "recv")
 
 
-def waits(ops: pd.DataFrame, arguments: list[Arguments], code: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """For each op the part of its time in which it waited for the last rank, and notes; 0 where not all ranks are given.
+def waits(ops: pd.DataFrame, arguments: list[Arguments], code: np.ndarray, complete: bool) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """For each op the part of its time in which it waited for the last rank, 0 where that is not known; whether it is; and notes.
 
-    The n-th collective of a process group on one rank is the n-th on the others: every rank runs them in the same order. A group
+    It is known of collectives whose ranks are all given, and of what is no collective: a send or receive is not looked at. The n-th
+    collective of a process group on one rank is the n-th on the others: every rank runs them in the same order. A group
     whose ranks differ in number or kinds is left out. Without NCCL arguments the only group known is that of all ranks: it is
-    taken where every rank ran the same row of collectives. The wait is the last arrival (by the ranks' own clocks) minus the
-    own, at most the op's length; the op itself is not shortened. ``code`` gives each op's place in ``arguments``.
+    taken where every rank ran the same row of collectives, and no rank of the job is missing (``complete``). The wait is the last
+    arrival (by the ranks' own clocks) minus the own, at most the op's length; the op itself is not shortened. ``code`` gives each
+    op's place in ``arguments``.
     """
     rank, start = ops["rank"].to_numpy(), ops["start_ps"].to_numpy()
     kinds = ops["kind"].cat.codes.to_numpy()
     table = list(ops["kind"].cat.categories)
     transfers = np.isin(kinds, [table.index(kind) for kind in TRANSFERS if kind not in _POINT_TO_POINT])
-    wait, notes = np.zeros(len(ops), dtype=np.int64), []
-    given = set(np.unique(rank).tolist())
-    if len(given) < 2 or not transfers.any():
-        return wait, notes
-    for label, members, chosen in _groups(arguments, code, given):
+    wait, known, notes = np.zeros(len(ops), dtype=np.int64), ~transfers, []
+    for label, members, chosen in _groups(arguments, code, set(np.unique(rank).tolist()), complete):
         mine = np.flatnonzero(transfers & chosen)
         rows = [mine[rank[mine] == one] for one in members]
         rows = [row[np.argsort(start[row], kind="stable")] for row in rows]
@@ -37,21 +36,23 @@ def waits(ops: pd.DataFrame, arguments: list[Arguments], code: np.ndarray) -> tu
             continue
         arrived = np.stack([start[row] for row in rows])
         wait[np.stack(rows)] = arrived.max(axis=0) - arrived
+        known[mine] = True
     span = ops["end_ps"].to_numpy() - start
     late = int((wait > span).sum())
     if late:
         notes.append(f"{late} collectives ended on one rank before another began: clocks differ, or they were not one; the wait is cut")
-    return np.minimum(wait, span), notes
+    return np.minimum(wait, span), known, notes
 
 
-def _groups(arguments: list[Arguments], code: np.ndarray, given: set[int]) -> list[tuple[str, list[int], np.ndarray]]:
+def _groups(arguments: list[Arguments], code: np.ndarray, given: set[int], complete: bool) -> list[tuple[str, list[int], np.ndarray]]:
     """Label, ranks and ops of every group whose ranks are all given; arguments that differ in sizes alone are of one group."""
     by_group: dict[tuple, list[int]] = {}
+    everyone = tuple(sorted(given)) if complete else ()
     for place, one in enumerate(arguments):
         if one == Arguments():
-            key = ("", tuple(sorted(given)))
+            key = ("", everyone)
         else:
-            ranks = group_ranks(one) or (tuple(sorted(given)) if group_size(one) == len(given) else ())
+            ranks = group_ranks(one) or (everyone if group_size(one) == len(given) else ())
             key = (str(one.group), ranks)
         if set(key[1]) <= given and len(key[1]) > 1:
             by_group.setdefault(key, []).append(place)
@@ -61,13 +62,14 @@ def _groups(arguments: list[Arguments], code: np.ndarray, given: set[int]) -> li
     ]
 
 
-def collectives(ops: pd.DataFrame) -> pd.DataFrame:
+def collectives(ops: pd.DataFrame, wait_known: np.ndarray | None = None) -> pd.DataFrame:
     """A row per group and kind of transfer in the ops of an imported trace: count, bytes, time_s, wait_s, algbw_bytes_s, busbw_bytes_s.
 
-    ``bytes`` is as NCCL's tests count it (:func:`~clustersim.importers.kineto_kinds.payload_bytes`), summed over the ops of all given
-    ranks, as is ``time_s``, which contains ``wait_s``. algbw is bytes over the time without the wait; busbw is algbw times
-    2(n-1)/n for an all-reduce, (n-1)/n for reduce-scatter, all-gather and all-to-all, 1 else (NCCL's PERFORMANCE.md). Only ops
-    whose arguments give bytes count for the bandwidths; None where there are none, or where the size of the group is not known.
+    ``bytes`` (None where no arguments give any) is as NCCL's tests count it, summed over the ops of all given ranks
+    (:func:`~clustersim.importers.kineto_kinds.payload_bytes`), as is ``time_s``, which contains ``wait_s`` (None where ``wait_known``
+    says of an op that it is not). algbw is bytes over the time without the wait; busbw is algbw times 2(n-1)/n for an all-reduce,
+    (n-1)/n for reduce-scatter, all-gather and all-to-all, 1 else (NCCL's PERFORMANCE.md). Only ops whose arguments give bytes count
+    for the bandwidths; None where there are none, or where the size of the group is not known.
 
     >>> ops = pd.DataFrame({"kind": ["all_reduce", "kernel"], "group": ["0, 4 ranks", ""], "start_ps": [0, 0], "end_ps": [2000000, 9],
     ...     "wait_ps": [1000000, 0], "bytes": [1000, 0]})
@@ -75,7 +77,8 @@ def collectives(ops: pd.DataFrame) -> pd.DataFrame:
     [{'group': '0, 4 ranks', 'collective': 'all_reduce', 'count': 1, 'bytes': 1000, 'time_s': 2e-06, 'wait_s': 1e-06,
       'algbw_bytes_s': 1000000000.0, 'busbw_bytes_s': 1500000000.0}]
     """
-    chosen = ops[ops["kind"].isin(TRANSFERS)]
+    chosen = ops.assign(wait_known=True if wait_known is None else wait_known)
+    chosen = chosen[chosen["kind"].isin(TRANSFERS)]
     rows = []
     for (group, kind), of in chosen.groupby(["group", "kind"], observed=True, sort=True):
         span, wait, size = (of["end_ps"] - of["start_ps"]).to_numpy(), of["wait_ps"].to_numpy(), of["bytes"].to_numpy()
@@ -84,10 +87,12 @@ def collectives(ops: pd.DataFrame) -> pd.DataFrame:
         speed = int(size.sum()) * 10**12 / moving if moving else None
         factor = bus_factor(str(kind), label_size(str(group)))
         bus = None if speed is None or factor is None else speed * factor
-        rows.append((str(group), str(kind), len(of), int(size.sum()), int(span.sum()) / 1e12, int(wait.sum()) / 1e12, speed, bus))
+        waited = int(wait.sum()) / 1e12 if of["wait_known"].all() else None
+        moved = int(size.sum()) if known.any() else None
+        rows.append((str(group), str(kind), len(of), moved, int(span.sum()) / 1e12, waited, speed, bus))
     columns = ["group", "collective", "count", "bytes", "time_s", "wait_s", "algbw_bytes_s", "busbw_bytes_s"]
-    table = pd.DataFrame(rows, columns=columns).astype({"algbw_bytes_s": object, "busbw_bytes_s": object})
-    return table.where(table.notna(), None)
+    table = pd.DataFrame(rows, columns=columns, dtype=object)
+    return table.astype({"count": np.int64, "time_s": float})
 
 
 def bus_factor(kind: str, ranks: int) -> float | None:

@@ -136,17 +136,14 @@ class _Reader:
     def decode(self, text: bytes) -> list:
         try:
             events = _DECODE.decode(text)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            return self._lenient(text, error)
+        except (msgspec.MsgspecError, RecursionError):
+            return self._lenient(text)
         starts = [event.ts for event in events]
         return _DECODE_EXACT.decode(text) if _loses_digits(starts) else events
 
-    def _lenient(self, text: bytes, error: Exception) -> list:
+    def _lenient(self, text: bytes) -> list:
         """Names with control characters or broken UTF-8, NaN for a number, arguments that are no object: what writers get wrong."""
-        try:
-            values = json.loads(text.decode(errors="replace"), strict=False, parse_float=Decimal)
-        except (ValueError, RecursionError):
-            raise ValueError(str(error)) from None
+        values = json.loads(text.decode(errors="replace"), strict=False, parse_float=Decimal)
         return [_event(one) for one in values if isinstance(one, dict)]
 
     def add(self, events: list) -> None:

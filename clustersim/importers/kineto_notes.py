@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from clustersim.importers.kineto_events import NEVER, FileEvents
+from clustersim.importers.kineto_events import FileEvents
 from clustersim.importers.kineto_kinds import DEVICE, TRANSFERS, unclassified
 
 _SYNCHRONISATION = ("cuda_sync", "Stream Sync", "Context Sync", "Event Sync")
@@ -58,10 +59,6 @@ def _about(one: FileEvents, ops: pd.DataFrame) -> list[str]:
     devices = {one.streams[place][0] for place in np.unique(one.device["stream"]).tolist()} - {""}
     if len(devices) > 1:
         notes.append(f"{len(devices)} devices in one file: one rank, streams named device:stream")
-    if not any(not on_gpu for _, on_gpu, *_ in one.steps):
-        notes.append("no ProfilerStep: no figures per step")
-    elif (one.device["launch_ns"] == NEVER).any():
-        notes.append(f"{int((one.device['launch_ns'] == NEVER).sum())} GPU events without their launch: in no step")
     if not (ops["kind"] == "kernel").any():
         notes.append("no compute kernels")
     return notes
@@ -82,17 +79,29 @@ def _category_notes(one: FileEvents) -> list[str]:
 
 def rank_notes(files: dict[int, FileEvents]) -> list[str]:
     """Ranks of the job whose files are not given."""
-    said = [one.header.get("distributedInfo") for one in files.values()]
-    sizes = [info.get("world_size") for info in said if isinstance(info, dict)]
-    world = max((size for size in sizes if type(size) is int), default=0)
-    missing = sorted(set(range(min(world, 1 << 20))) - set(files))
+    missing, world = missing_ranks(files), _world(files)
     if not missing:
         return []
-    return [f"{len(missing)} of {world} ranks are not given ({_some([str(one) for one in missing])}): no waits in their collectives"]
+    first = itertools.islice((rank for rank in range(world) if rank not in files), _SHOWN)
+    listed = ", ".join(map(str, first)) + (f" and {missing - _SHOWN} more" if missing > _SHOWN else "")
+    return [f"{missing} of {world} ranks are not given ({listed}): no waits in their collectives"]
 
 
-def _some(texts: Sequence[str] | set[str]) -> str:
-    shown = sorted(texts) if isinstance(texts, set) else list(texts)
+def missing_ranks(files: dict[int, FileEvents]) -> int:
+    """How many ranks of the job, as the files say its size, have no file here."""
+    world = _world(files)
+    return world - sum(rank < world for rank in files)
+
+
+def _world(files: dict[int, FileEvents]) -> int:
+    """The most ranks that a file says the job has; 0 where none does."""
+    said = [one.header.get("distributedInfo") for one in files.values()]
+    sizes = [info.get("world_size") for info in said if isinstance(info, dict)]
+    return max((size for size in sizes if type(size) is int and size > 0), default=0)
+
+
+def _some(texts: set[str]) -> str:
+    shown = sorted(texts)
     return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
 
 

@@ -29,6 +29,7 @@ _FOREIGN = '{}: not a PyTorch profiler trace: "traceEvents" is missing'
 _LONGEST = 128 << 20
 _NEAR = 1 << 14  # how far from the end of a block a cut is looked for
 _SPACE = b" \t\r\n,"
+_BYTE = re.compile(r"(.*) \(byte (\d+)\)", re.S)  # as msgspec says where
 _OPEN, _CLOSE = re.compile(rb"\s*\["), re.compile(rb"\s*\]")
 
 class NotATrace(InputError):
@@ -51,7 +52,7 @@ def pieces(path: Path, decode: Decode, header: Header, block: int = BLOCK) -> It
 
     ``decode`` turns the text of a JSON list into a list, and raises ValueError where it is no JSON.
     """
-    blocks = _blocks(path, block)
+    blocks = _Counted(_blocks(path, block))
     text = _to_events(path, blocks, header)
     for more in blocks:
         text = (text + more).lstrip(_SPACE)
@@ -63,7 +64,7 @@ def pieces(path: Path, decode: Decode, header: Header, block: int = BLOCK) -> It
             continue
         end, closed = _last_event(text)
         if end:
-            yield _decoded(path, decode, text[:end])
+            yield _decoded(path, decode, text[:end], blocks.bytes - len(text))
             text = text[end:].lstrip(_SPACE)
         if closed:
             yield from _rest(path, decode, text, blocks, header)
@@ -73,30 +74,44 @@ def pieces(path: Path, decode: Decode, header: Header, block: int = BLOCK) -> It
     text = text.lstrip(_SPACE)
     end, closed = _last_event(text)
     if not closed:
-        raise InputError(f"{path}: the file ends inside its events: truncated, or invalid JSON")
+        raise InputError(f"{path}: the file ends, after {blocks.bytes} bytes, inside its events: truncated, or invalid JSON")
     if end:
-        yield _decoded(path, decode, text[:end])
+        yield _decoded(path, decode, text[:end], blocks.bytes - len(text))
     yield from _rest(path, decode, text[end:].lstrip(_SPACE), blocks, header)
 
 
-def _rest(path: Path, decode: Decode, text: bytes, blocks: Iterator[bytes], header: Header) -> Iterator[list]:
+class _Counted:
+    """Blocks of text, and how many bytes they had so far: what is still at hand is always the end of that."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self.blocks = blocks
+        self.bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for block in self.blocks:
+            self.bytes += len(block)
+            yield block
+
+
+def _rest(path: Path, decode: Decode, text: bytes, blocks: _Counted, header: Header) -> Iterator[list]:
     """What comes behind the last event: the end of the list, and further values."""
     close = _CLOSE.match(text)
     if not close:  # something other than an object is last in the list
         close_at = text.index(b"]")
-        yield _decoded(path, decode, text[:close_at])
+        yield _decoded(path, decode, text[:close_at], blocks.bytes - len(text))
         text = text[close_at + 1 :]
     else:
         text = text[close.end() :]
-    text = (text + b"".join(blocks)).strip()
+    text = (text + b"".join(blocks)).lstrip()
     if header.bare:
         if text:
-            raise InputError(f"{path}: invalid JSON: text behind the list of events")
+            raise InputError(f"{path}: invalid JSON at byte {blocks.bytes - len(text)}: text behind the list of events")
         return
-    header.values |= _object(path, b"{" + text.removeprefix(b","))
+    text = text.removeprefix(b",")
+    header.values |= _object(path, b"{" + text, blocks.bytes - len(text) - 1)
 
 
-def _to_events(path: Path, blocks: Iterator[bytes], header: Header) -> bytes:
+def _to_events(path: Path, blocks: _Counted, header: Header) -> bytes:
     """Reads on to the first event; the text from there."""
     text = b""
     for more in blocks:
@@ -108,21 +123,19 @@ def _to_events(path: Path, blocks: Iterator[bytes], header: Header) -> bytes:
             return text[bare.end() :]
         found = _EVENTS.search(text, begin)
         if found:
-            header.values |= _object(path, text[: found.start()].rstrip().removesuffix(b",") + b"}")
+            header.values |= _object(path, text[: found.start()].rstrip().removesuffix(b",") + b"}", blocks.bytes - len(text))
             return text[found.end() :]
         if len(text) > _LONGEST:
             break
     else:
-        _object(path, text)
+        _object(path, text, blocks.bytes - len(text))
     raise NotATrace(_FOREIGN.format(path))
 
 
 def _guess(text: bytes) -> tuple[int, int] | None:
     """Where the last event but one probably ends, and where the last begins."""
-    last = None
-    for last in _BETWEEN.finditer(text, max(0, len(text) - _NEAR)):
-        pass
-    return (last.start() + 1, last.end()) if last else None
+    found = list(_BETWEEN.finditer(text, max(0, len(text) - _NEAR)))
+    return (found[-1].start() + 1, found[-1].end()) if found else None
 
 
 def _last_event(text: bytes) -> tuple[int, bool]:
@@ -162,25 +175,41 @@ def _escaped(letters: np.ndarray, quotes: np.ndarray) -> np.ndarray:
 def _try(decode: Decode, text: memoryview) -> list | None:
     try:
         return decode(b"".join((b"[", text, b"]")))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
-def _decoded(path: Path, decode: Decode, text: bytes) -> list:
+def _decoded(path: Path, decode: Decode, text: bytes, at: int) -> list:
+    """``at``: bytes of the file before the text."""
+    text = text.rstrip().removesuffix(b",")
     try:
-        return decode(b"[" + text.strip().removesuffix(b",") + b"]")
+        return decode(b"[" + text + b"]")
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: invalid JSON in the events: {error}") from None
+        raise InputError(f"{path}: invalid JSON in the events{_place(b'[' + text, error, at - 1)}") from None
 
 
-def _object(path: Path, text: bytes) -> dict[str, Any]:
+def _place(text: bytes, error: Exception, at: int) -> str:
+    """What is wrong, and at which byte of the unpacked file (from 0); ``at``: bytes of the file before the text.
+
+    >>> _place(b"[1 2]", json.JSONDecodeError("Expecting ',' delimiter", "[1 2]", 3), 100)
+    " at byte 103: Expecting ',' delimiter"
+    """
+    if isinstance(error, json.JSONDecodeError):
+        before = text.decode(errors="surrogateescape")[: error.pos].encode(errors="surrogateescape")
+        return f" at byte {at + len(before)}: {error.msg}"
+    found = _BYTE.fullmatch(str(error))
+    return f" at byte {at + int(found[2])}: {found[1]}" if found else f": {error}"
+
+
+def _object(path: Path, text: bytes, at: int = 0) -> dict[str, Any]:
+    """``at``: bytes of the file before the text."""
     try:
         try:
             value = msgspec.json.decode(text)
         except ValueError:
             value = json.loads(text.decode(errors="replace"), strict=False)
     except (ValueError, RecursionError) as error:
-        kind = "the file is empty" if not text.strip() else f"invalid JSON: {error}"
+        kind = "the file is empty" if not text.strip() else f"invalid JSON{_place(text, error, at)}"
         raise InputError(f"{path}: {kind}") from None
     if not isinstance(value, dict):
         raise NotATrace(_FOREIGN.format(path))
@@ -190,7 +219,7 @@ def _object(path: Path, text: bytes) -> dict[str, Any]:
 def _blocks(path: Path, block: int) -> Iterator[bytes]:
     """The unpacked text; the next block is read while this one is worked on."""
     try:
-        with _open(path) as file, ThreadPoolExecutor(1) as reader:
+        with open_unpacked(path) as file, ThreadPoolExecutor(1) as reader:
             coming = reader.submit(file.read, block)
             while now := coming.result():
                 coming = reader.submit(file.read, block)
@@ -203,8 +232,8 @@ def _blocks(path: Path, block: int) -> Iterator[bytes]:
         raise InputError(f"{path}: {error.strerror or error}") from None
 
 
-def _open(path: Path) -> IO[bytes]:
-    """By the first bytes, whatever the name says."""
+def open_unpacked(path: Path) -> IO[bytes]:
+    """Packed or not by the first bytes, whatever the name says."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     return gzip.open(path, "rb") if packed else open(path, "rb")

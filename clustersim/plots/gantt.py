@@ -15,29 +15,27 @@ True
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from clustersim import units
 from clustersim.errors import InputError
+from clustersim.plots.critical import LABEL, LINE_PT, Corners, corners, draw_path
+from clustersim.plots.files import DPI, checked, save
 from clustersim.plots.layout import COMMUNICATION, Chart, layout
 from clustersim.plots.memory import Holdings, draw_memory, holdings
 from clustersim.plots.panel import LABEL_PT, Scale, draw_panel, mark_step_end, row_labels
 from clustersim.plots.placing import Bands, place_rows
-from clustersim.plots.style import FAINT_INK, IDLE, INK, STYLES, shades, style
-from clustersim.trace.files import write_whole
+from clustersim.plots.style import FAINT_INK, IDLE, INK, PROFILED_STYLES, STYLES, shades, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = (".png", ".svg", ".pdf")
-
-_DPI = 150.0
 _WIDTH_IN, _RIGHT_IN = 12.0, 0.3
 _ROOM_IN, _LEAST_ROOM_IN = 8.5, 2.8  # for the rows of all panels together, and of one
 _MEMORY_IN = 1.4
@@ -45,13 +43,16 @@ _LINE_IN, _AXIS_IN, _LEGEND_LINE_IN, _BETWEEN_IN = 0.2, 0.45, 0.22, 0.12
 _TITLE_PT, _TITLE_CHARACTERS = 10.0, 110
 _LEGEND_COLUMNS = 7
 _STEP_END_ROOM = 0.07  # of the width, right of the longest step, for its time
-_SETTINGS = {"svg.hashsalt": "clustersim", "font.family": ["DejaVu Sans"], "path.simplify": False}
-# Neither dates nor versions, so that equal input gives equal bytes.
-_METADATA: dict[str, dict[str, Any]] = {
-    ".png": {"Software": None},
-    ".svg": {"Date": None, "Creator": None},
-    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-}
+_FAR = 3.0  # a step so many times as long as the shorter ones would squeeze them
+
+
+class _Panel(NamedTuple):
+    """A chart with its title; where its time axis ends; the corners of its critical path, none where it is not marked."""
+
+    title: str
+    chart: Chart
+    end_ps: int
+    path: Corners | None = None
 
 
 def gantt(
@@ -64,33 +65,42 @@ def gantt(
     ranks: Sequence[int] | None = None,
     start_s: float | None = None,
     end_s: float | None = None,
+    copies: Mapping[int, int] | None = None,
+    critical_path: pd.DataFrame | None = None,
 ) -> None:
     """Draw one trace into ``path``, a .png, .svg or .pdf file that appears whole or not at all.
 
     Under it, from the table ``memory``, what the fullest rank holds, beside ``capacity_bytes`` of its GPU. ``ranks`` are the ranks
-    to show (all up to 64, an even sample of more), ``start_s`` and ``end_s`` the window in seconds.
+    to show (all up to 64, an even sample of more), ``start_s`` and ``end_s`` the window in seconds, ``copies`` by rank how many of the
+    job it stands for. ``critical_path`` (:func:`~clustersim.plots.critical.path_of`) is marked where it is given.
     InputError for another format, a rank that is not in the trace, an empty window, or a trace in which nothing takes time.
     """
-    path = _checked(path)
+    path = checked(path)
     begin_ps = None if start_s is None else units.to_ps(start_s)
     end_ps = None if end_s is None else units.to_ps(end_s)
-    chart = layout(ops, ranks=ranks, begin_ps=begin_ps, end_ps=end_ps)
+    chart = layout(ops, ranks=ranks, begin_ps=begin_ps, end_ps=end_ps, copies=copies)
     held = None if memory is None else holdings(memory, capacity_bytes, ranks)
-    _write(path, [(title, chart)], chart.begin_ps, chart.end_ps, compare=False, held=held)
+    line = None if critical_path is None else corners(critical_path, ops, chart)
+    save(path, lambda: _figure([_Panel(title, chart, chart.end_ps, line)], compare=False, held=held))
 
 
 def compare_gantt(runs: Sequence[tuple[str, pd.DataFrame]], path: str | Path) -> None:
     """Draw several traces, each with its title, above one another on one time axis; a line marks the end of each step.
 
+    A step more than 3 times as long as all shorter ones has a time axis of its own, and says so.
     Files and errors as for ``gantt``; InputError when there is no run.
     """
-    path = _checked(path)
+    path = checked(path)
     if not runs:
         raise InputError("no runs to compare")
-    panels = [(title, layout(ops)) for title, ops in runs]
-    begin = min(chart.begin_ps for _, chart in panels)
-    end = max(chart.end_ps for _, chart in panels)
-    _write(path, panels, begin, end + round((end - begin) * _STEP_END_ROOM), compare=True)
+    charts = [(title, layout(ops)) for title, ops in runs]
+    ends = [chart.step_end_ps for _, chart in charts]
+    common = min(ends)
+    for end in sorted(ends):
+        common = end if end <= _FAR * common else common
+    spans = [max(end, common) for end in ends]
+    panels = [_Panel(title, chart, round(span * (1 + _STEP_END_ROOM))) for (title, chart), span in zip(charts, spans, strict=True)]
+    save(path, lambda: _figure(panels, compare=True, held=None))
 
 
 def time_unit(begin_ps: int, end_ps: int) -> tuple[str, float]:
@@ -103,57 +113,49 @@ def time_unit(begin_ps: int, end_ps: int) -> tuple[str, float]:
     return next(((name, ps) for name, ps in (("s", 1e12), ("ms", 1e9), ("us", 1e6)) if span >= ps), ("ns", 1e3))
 
 
-def _checked(path: str | Path) -> Path:
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise InputError(f"{path}: unknown picture format {path.suffix!r}; allowed: {', '.join(FORMATS)}")
-    return path
-
-
-def _write(
-    path: Path, panels: list[tuple[str, Chart]], begin_ps: int, end_ps: int, compare: bool, held: Holdings | None = None
-) -> None:
-    import matplotlib
-
-    kind = path.suffix.lower()
-    with matplotlib.rc_context(_SETTINGS):
-        figure = _figure(panels, begin_ps, end_ps, compare, held)
-        write_whole(path, lambda beside: figure.savefig(beside, format=kind[1:], dpi=_DPI, metadata=_METADATA[kind]))
-
-
-def _figure(panels: list[tuple[str, Chart]], begin_ps: int, end_ps: int, compare: bool, held: Holdings | None) -> Figure:
-    """The page, built from the top downwards in inches: title and rows of each panel, memory, time axis, legend."""
+def _figure(panels: list[_Panel], compare: bool, held: Holdings | None) -> Figure:
+    """The page, built from the top downwards in inches: title and rows of each panel, its time axis, memory, legend."""
     from matplotlib.figure import Figure
 
+    charts = [panel.chart for panel in panels]
+    common = min(panel.end_ps for panel in panels)
+    ends = [panel.end_ps for panel in panels]
+    axis_under = [end != below for end, below in zip(ends, [*ends[1:], None], strict=True)]
+    if held is not None:
+        axis_under[-1] = False  # it stands under the memory
     room = max(_ROOM_IN / len(panels), _LEAST_ROOM_IN)
-    bands = [place_rows(chart.rows, room) for _, chart in panels]
-    titles = ["\n".join(textwrap.wrap(title, _TITLE_CHARACTERS)) for title, _ in panels]
+    bands = [place_rows(chart.rows, room) for chart in charts]
+    titles = ["\n".join(textwrap.wrap(panel.title, _TITLE_CHARACTERS)) for panel in panels]
     heads = [_LINE_IN * (title.count("\n") + 1) + _BETWEEN_IN for title in titles]
-    left = max(_label_width_in(chart) for _, chart in panels)
-    entries = _legend_entries([chart for _, chart in panels])
+    feet = [_AXIS_IN if under else 0.0 for under in axis_under]
+    left = max(_label_width_in(chart) for chart in charts)
+    entries = _legend_entries(charts, any(panel.path is not None for panel in panels))
     lines = -(-len(entries) // _LEGEND_COLUMNS)
     legend = _LEGEND_LINE_IN * lines + 0.05
-    under = _BETWEEN_IN + _LINE_IN + _MEMORY_IN if held is not None else 0.0
-    height = sum(heads) + sum(band.total_in for band in bands) + under + _AXIS_IN + legend
-    figure = Figure(figsize=(_WIDTH_IN, height), dpi=_DPI, facecolor="white")
+    under = _BETWEEN_IN + _LINE_IN + _MEMORY_IN + _AXIS_IN if held is not None else 0.0
+    height = sum(heads) + sum(band.total_in for band in bands) + sum(feet) + under + legend
+    figure = Figure(figsize=(_WIDTH_IN, height), dpi=DPI, facecolor="white")
 
-    name, unit_ps = time_unit(begin_ps, end_ps)
     width = _WIDTH_IN - left - _RIGHT_IN
-    scale = Scale(unit_ps, begin_ps, end_ps, round(width * _DPI))
     top, coarse = height, False
-    for (_, chart), title, head, band in zip(panels, titles, heads, bands, strict=True):
+    for panel, title, head, band, foot in zip(panels, titles, heads, bands, feet, strict=True):
         top -= head + band.total_in
         axes = figure.add_axes((left / _WIDTH_IN, top / height, width / _WIDTH_IN, band.total_in / height))
-        coarse |= draw_panel(axes, chart, band, scale, _DPI)
-        _head(axes, band, title, _note(chart))
+        top -= foot
+        unit, unit_ps = time_unit(panel.chart.begin_ps, panel.end_ps)
+        scale = Scale(unit_ps, panel.chart.begin_ps, panel.end_ps, round(width * DPI))
+        coarse |= draw_panel(axes, panel.chart, band, scale, DPI)
+        if panel.path is not None:
+            draw_path(axes, panel.path, panel.chart, band, scale)
+        _head(axes, band, title, _note(panel, common))
         if compare:
-            mark_step_end(axes, chart, scale, units.time_text(chart.step_end_ps / units.PS_PER_S))
-        _time_axis(axes, f"time ({name})" if chart is panels[-1][1] and held is None else "")
+            mark_step_end(axes, panel.chart, scale, units.time_text(panel.chart.step_end_ps / units.PS_PER_S))
+        _time_axis(axes, f"time ({unit})" if foot else "", own=panel.end_ps > common)
     if held is not None:
-        top -= under
+        top -= under - _AXIS_IN
         axes = figure.add_axes((left / _WIDTH_IN, top / height, width / _WIDTH_IN, _MEMORY_IN / height))
         draw_memory(axes, held, scale)
-        _time_axis(axes, f"time ({name})")
+        _time_axis(axes, f"time ({unit})")
     if coarse:
         axes.annotate("ops too narrow for a box: height is their share, paler where partly idle", (1.0, 0.0), xycoords="axes fraction",
                       xytext=(0, -22), textcoords="offset points", ha="right", va="top", fontsize=LABEL_PT,
@@ -172,20 +174,28 @@ def _head(axes: Axes, band: Bands, title: str, note: str) -> None:
     axes.text(1.0, above, note, transform=axes.transAxes, ha="right", va="bottom", fontsize=LABEL_PT, color=FAINT_INK)
 
 
-def _note(chart: Chart) -> str:
-    """What a reader could not guess: which ranks are left out, what a merged row holds."""
-    notes = []
+def _note(panel: _Panel, common_ps: int) -> str:
+    """What a reader could not guess: which ranks are left out, what a merged row holds, how many ranks one stands for, another scale."""
+    chart, notes = panel.chart, []
+    if panel.end_ps > common_ps:
+        notes.append(f"a time axis of its own, {panel.end_ps / common_ps:.1f} times as long as that of the others")
     if len(chart.shown_ranks) < chart.present_ranks:
         notes.append(f"{len(chart.shown_ranks)} of {chart.present_ranks} ranks shown")
+    if panel.path is not None and panel.path.hidden_ranks:
+        hidden = panel.path.hidden_ranks
+        several = f"ranks {', '.join(map(str, hidden[:3]))}{', ...' if len(hidden) > 3 else ''}" if len(hidden) > 1 else f"rank {hidden[0]}"
+        notes.append(f"the critical path is also on {several}, not shown")
+    if any(row.copies > 1 for row in chart.rows):
+        notes.append("(x n): a rank that stands for n alike")
     if any(row.family == COMMUNICATION for row in chart.rows):
         notes.append("of each rank: compute, below it communication")
     return "; ".join(notes)
 
 
-def _time_axis(axes: Axes, label: str) -> None:
+def _time_axis(axes: Axes, label: str, own: bool = False) -> None:
     axes.tick_params(axis="x", labelsize=LABEL_PT + 1, labelbottom=bool(label), color=FAINT_INK)
     axes.ticklabel_format(axis="x", style="plain", useOffset=False)
-    axes.set_xlabel(label, fontsize=LABEL_PT + 2)
+    axes.set_xlabel(f"{label}, an axis of its own" if own else label, fontsize=LABEL_PT + 2, fontweight="bold" if own else "normal")
 
 
 def _label_width_in(chart: Chart) -> float:
@@ -193,18 +203,21 @@ def _label_width_in(chart: Chart) -> float:
     return 0.15 + longest * 0.6 * LABEL_PT / 72
 
 
-def _legend_entries(charts: list[Chart]) -> list[tuple[Any, str]]:
-    """A patch for each kind that is drawn, the two shades where they mean something, and idle."""
+def _legend_entries(charts: list[Chart], path: bool) -> list[tuple[Any, str]]:
+    """A patch for each kind that is drawn, the two shades where they mean something, idle, and the line of the critical path."""
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     drawn = {chart.kinds[code] for chart in charts for code in np.unique(chart.boxes.kind).tolist()}
-    kinds = [kind for kind in STYLES if kind in drawn] + sorted(drawn - set(STYLES))
+    known = (*PROFILED_STYLES, *STYLES)
+    kinds = [kind for kind in known if kind in drawn] + sorted(drawn - set(known))
     entries: list[tuple[Any, str]] = [(Patch(color=shades(kind)[0]), style(kind).label) for kind in kinds]
     shaded = sorted({chart.shaded_by for chart in charts} - {""})
     if shaded:
         dark, light = shades(next(kind for kind in kinds if shades(kind)[0] != shades(kind)[1]))
         entries.append(((Patch(color=dark), Patch(color=light)), f"alternate {' or '.join(f'{name}s' for name in shaded)}"))
-    return [*entries, (Patch(color=IDLE), "idle")]
+    entries.append((Patch(color=IDLE), "idle"))
+    return [*entries, (Line2D([], [], color=INK, linewidth=LINE_PT), LABEL)] if path else entries
 
 
 def _pairs() -> dict[type, Any]:

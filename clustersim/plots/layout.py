@@ -1,7 +1,8 @@
 """Which rows a Gantt chart has and which boxes stand in them: pure functions from a table of ops, no drawing.
 
 A row is a rank and a family of streams: all ``send:*`` streams of a rank are one row "send", all ``recv:*`` one row "recv".
-A family in which no op takes time has no row (on an ideal cluster communication takes none).
+A family in which no op takes time has no row (on an ideal cluster communication takes none). The streams of a profiler trace are
+numbers, ``7``, or ``1:7`` on a second device: each is a row of its own.
 
 >>> import pandas as pd
 >>> ops = pd.DataFrame({"rank": 0, "stream": ["compute", "compute", "send:1"], "kind": ["forward", "forward", "send"], "stage": 0,
@@ -13,7 +14,8 @@ A family in which no op takes time has no row (on an ideal cluster communication
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,19 +32,35 @@ MERGE_ABOVE = 16
 
 COMPUTE = "compute"
 COMMUNICATION = "communication"
+STREAM = "stream"
 _FAMILIES = (COMPUTE, "tensor", "context", "expert", "data", "offload", "fetch", "send", "recv")
+_NUMBER = re.compile(r"[\d:]+")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One horizontal band of the chart."""
+    """One horizontal band of the chart; in a folded run its rank stands for ``copies`` alike, itself among them."""
 
     rank: int
     family: str
+    copies: int = 1
+
+    @property
+    def rank_label(self) -> str:
+        """
+        >>> Row(0, COMPUTE, 64).rank_label
+        'rank 0 (x 64)'
+        """
+        return f"rank {self.rank} (x {self.copies})" if self.copies > 1 else f"rank {self.rank}"
 
     @property
     def label(self) -> str:
-        return f"rank {self.rank} {self.family}"
+        return f"{self.rank_label} {self.family}"
+
+    @property
+    def tall(self) -> bool:
+        """Whether it computes, or may: a stream of a profiler trace."""
+        return self.family == COMPUTE or self.family.startswith(STREAM)
 
 
 @dataclass(frozen=True)
@@ -87,10 +105,16 @@ class Chart:
 
 
 def layout(
-    ops: pd.DataFrame, *, ranks: Sequence[int] | None = None, begin_ps: int | None = None, end_ps: int | None = None
+    ops: pd.DataFrame,
+    *,
+    ranks: Sequence[int] | None = None,
+    begin_ps: int | None = None,
+    end_ps: int | None = None,
+    copies: Mapping[int, int] | None = None,
 ) -> Chart:
     """Rows and boxes of ``ops`` in the window from ``begin_ps`` to ``end_ps`` (the whole step where None).
 
+    ``copies``: by rank how many ranks of the job it stands for, one where it says nothing.
     InputError for a trace in which nothing takes time, a rank that is not in the trace, and a window without duration or
     outside the step.
     """
@@ -102,13 +126,27 @@ def layout(
     shown = _choose_ranks(present, ranks)
     start, end = ops["start_ps"].to_numpy(), ops["end_ps"].to_numpy()
     ops = ops[(end > start) & np.isin(ops["rank"].to_numpy(), shown)]
-    families, family = _family_codes(ops["stream"], merged=len(shown) > MERGE_ABOVE)
-    rows, row = _rows(shown, ops["rank"].to_numpy(), families, family)
+    families, family = _family_codes(ops, merged=len(shown) > MERGE_ABOVE)
+    rows, row = _rows(shown, ops["rank"].to_numpy(), families, family, copies or {})
     kinds, boxes, shaded_by = _boxes(ops, row)
     inside = (boxes.start_ps < end_ps) & (boxes.end_ps > begin_ps)
     return Chart(
         rows, kinds, boxes.take(inside), begin_ps, end_ps, step_end_ps, tuple(shown.tolist()), len(present), shaded_by
     )
+
+
+def row_of_op(ops: pd.DataFrame, chart: Chart) -> np.ndarray:
+    """For each op its position in ``chart.rows``, -1 where it has no row there.
+
+    >>> ops = pd.DataFrame({"rank": [0, 1, 0], "stream": ["send:1", "compute", "compute"], "kind": "forward", "stage": 0, "layer": 0,
+    ...                     "micro_batch": 0, "start_ps": 0, "end_ps": 5})
+    >>> row_of_op(ops, layout(ops, ranks=[0])).tolist()
+    [1, -1, 0]
+    """
+    families, family = _family_codes(ops, merged=len(chart.shown_ranks) > MERGE_ABOVE)
+    known = {(row.rank, row.family): place for place, row in enumerate(chart.rows)}
+    rank, ranks = pd.factorize(ops["rank"])
+    return np.array([[known.get((one, name), -1) for name in families] for one in ranks.tolist()], dtype=np.int64)[rank, family]
 
 
 def _span(ops: pd.DataFrame) -> tuple[int, int]:
@@ -155,29 +193,41 @@ def _codes(column: pd.Series) -> tuple[np.ndarray, list[str]]:
     return codes.astype(np.int64), [str(value) for value in values]
 
 
-def _family_codes(streams: pd.Series, merged: bool) -> tuple[list[str], np.ndarray]:
-    """Names of the families from top to bottom, and for each op the index of its own."""
-    codes, names = _codes(streams)
-    family_of = [name.split(":", 1)[0] for name in names]
+def _family_codes(ops: pd.DataFrame, merged: bool) -> tuple[list[str], np.ndarray]:
+    """Names of the families from top to bottom, and for each op the index of its own; ``merged`` leaves compute and communication."""
+    codes, names = _codes(ops["kind"] if merged else ops["stream"])
     if merged:
-        family_of = [name if name == COMPUTE else COMMUNICATION for name in family_of]
+        family_of = [COMPUTE if name in (*COMPUTE_KINDS, "kernel") else COMMUNICATION for name in names]
+    else:
+        family_of = [f"{STREAM} {name}" if _NUMBER.fullmatch(name) else name.split(":", 1)[0] for name in names]
     order = {name: place for place, name in enumerate(_FAMILIES)}
-    families = sorted(set(family_of), key=lambda name: (order.get(name, len(order)), name))
+    families = sorted(set(family_of), key=lambda name: (order.get(name, len(order)), *_natural(name)))
     return families, np.array([families.index(name) for name in family_of], dtype=np.int64)[codes]
 
 
-def _rows(shown: np.ndarray, rank: np.ndarray, families: list[str], family: np.ndarray) -> tuple[tuple[Row, ...], np.ndarray]:
+def _natural(name: str) -> tuple[list[int], str]:
+    """
+    >>> sorted(["stream 20", "stream 7", "stream 1:7"], key=_natural)
+    ['stream 1:7', 'stream 7', 'stream 20']
+    """
+    return [int(digits) for digits in re.findall(r"\d+", name)], name
+
+
+def _rows(
+    shown: np.ndarray, rank: np.ndarray, families: list[str], family: np.ndarray, copies: Mapping[int, int]
+) -> tuple[tuple[Row, ...], np.ndarray]:
     """The rows that hold an op, ranks from top to bottom, families within a rank; and the row of each op.
 
     A rank in which nothing takes time keeps its compute row: that it idles is worth seeing.
     """
+    stands_for = [int(copies.get(one, 1)) for one in shown.tolist()]
     width = len(families) + 1
     place = np.searchsorted(shown, rank)
     key = place * width + family
     idle = np.setdiff1d(np.arange(len(shown)), place) * width + len(families)
     used = np.union1d(key, idle)
     names = [*families, COMPUTE]
-    rows = tuple(Row(int(shown[code // width]), names[code % width]) for code in used.tolist())
+    rows = tuple(Row(int(shown[code // width]), names[code % width], stands_for[code // width]) for code in used.tolist())
     return rows, np.searchsorted(used, key)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clustersim.plots.density import strips
-from clustersim.plots.layout import COMMUNICATION, COMPUTE, Boxes, Chart
+from clustersim.plots.layout import COMMUNICATION, Boxes, Chart
 from clustersim.plots.placing import Bands, lanes, number_fits, thin_labels
 from clustersim.plots.style import FAINT_INK, IDLE, INK, SHADED_KINDS, ink_on, shades
 
@@ -27,7 +27,7 @@ COMMUNICATION_PT = 6.0
 _NUMBERS_PT = (7.0, 6.0, 5.0)
 _POLYGON_FROM_PX = 3.0
 _EDGE_PT = 0.4
-_BAND, _BOX, _STRIP, _LINE, _TEXT = range(1, 6)
+_BAND, _BOX, _STRIP, PATH, _LINE, _TEXT = range(1, 7)
 
 
 @dataclass(frozen=True)
@@ -166,13 +166,13 @@ def _label_rows(axes: Axes, chart: Chart, bands: Bands) -> None:
     axes.set_yticks((bands.top_in + bands.height_in / 2)[kept])
     axes.set_yticklabels(row_labels(chart, kept), fontsize=LABEL_PT, color=INK)
     for index, label in zip(kept, axes.get_yticklabels(), strict=True):
-        if chart.rows[index].family != COMPUTE:
+        if not chart.rows[index].tall:
             label.set(color=FAINT_INK, fontsize=COMMUNICATION_PT)
 
 
 def row_labels(chart: Chart, kept: list[int]) -> list[str]:
     """``rank 0 compute`` for the first row of a rank, ``send`` for the others; only ``rank 0`` where all but compute is merged."""
     if any(row.family == COMMUNICATION for row in chart.rows):
-        return [f"rank {chart.rows[index].rank}" for index in kept]
+        return [chart.rows[index].rank_label for index in kept]
     firsts = {index for index, row in enumerate(chart.rows) if index == 0 or chart.rows[index - 1].rank != row.rank}
     return [chart.rows[index].label if index in firsts else chart.rows[index].family for index in kept]

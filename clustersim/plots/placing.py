@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustersim.plots.layout import COMPUTE, Boxes, Row
+from clustersim.plots.layout import Boxes, Row
 
 _COMPUTE_IN, _SMALLEST_IN = 0.30, 0.02
 _COMMUNICATION, _GAP, _RANK_GAP = 0.42, 0.07, 0.30  # as parts of the height of a compute row
@@ -34,8 +34,11 @@ class Bands:
 
 
 def place_rows(rows: Sequence[Row], room_in: float) -> Bands:
-    """Stack the rows: compute tall, communication thin, a gap between ranks; shrunk to ``room_in`` as far as that stays visible."""
-    heights = np.array([1.0 if row.family == COMPUTE else _COMMUNICATION for row in rows])
+    """Stack the rows: compute (and streams of a profiler) tall, communication thin, a gap between ranks; shrunk to ``room_in`` as far as
+
+    that stays visible.
+    """
+    heights = np.array([1.0 if row.tall else _COMMUNICATION for row in rows])
     new_rank = [above.rank != below.rank for above, below in zip(rows[:-1], rows[1:], strict=True)]
     gaps = np.array([_RANK_GAP / 2, *(_RANK_GAP if new else _GAP for new in new_rank)])
     tops = np.cumsum(gaps) + np.append(0.0, np.cumsum(heights)[:-1])

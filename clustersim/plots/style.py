@@ -4,8 +4,8 @@ The colours are taken from the palettes of Okabe and Ito and of Paul Tol so that
 least 9 in CIELAB for normal sight, protanopia, deuteranopia and tritanopia, and kinds that stand side by side differ by at
 least 7 in lightness. Related kinds share a family: forwards blue, backwards warm, collectives green and violet, pipeline purple.
 
->>> style("forward").colour, style("all_to_all").label
-('#004488', 'all_to_all')
+>>> style("forward").colour, style("all_to_all").label, style("unheard_of").label
+('#004488', 'all-to-all', 'unheard_of')
 """
 
 from __future__ import annotations
@@ -51,6 +51,49 @@ STYLES = {
 """In the order of the legend."""
 
 
+PROFILED_STYLES = {
+    "kernel": Style("#004488", "compute kernel"),
+    "copy": Style("#99DDFF", "copy"),
+    "all_reduce": Style("#999933", "all-reduce"),
+    "reduce_scatter": Style("#E69F00", "reduce-scatter"),
+    "all_gather": Style("#228833", "all-gather"),
+    "broadcast": Style("#DDCC77", "broadcast"),
+    "all_to_all": Style("#6600BB", "all-to-all"),
+    "communication": Style("#44BB99", "unnamed collective"),
+}
+"""Kinds of a profiler trace, in colours of the kinds that they never stand beside."""
+
+
+def family_colour(family: str) -> str:
+    """That of a kind of communication (:data:`clustersim.analysis.streams.FAMILIES`): of the op that stands for it.
+
+    >>> family_colour("pipeline") == style("recv").colour, family_colour("all_reduce") == style("all_reduce").colour
+    (True, True)
+    """
+    return style({"data": "reduce", "pipeline": "recv"}.get(family, family)).colour
+
+
+@dataclass(frozen=True)
+class CauseStyle:
+    """A cause of idle time: the colour (``#RRGGBB``) of its hatching on white, and the hatching; plain colour where there is none."""
+
+    colour: str
+    hatch: str
+
+
+CAUSE_STYLES = {
+    "warm_up": CauseStyle("#555555", "/"),
+    "drain": CauseStyle("#555555", "\\"),
+    "data": CauseStyle("#888888", "."),
+    "peer": CauseStyle("#888888", "x"),
+    "contention": CauseStyle("#AA0000", "+"),
+    "dependency": CauseStyle("#888888", "-"),
+    "copies": CauseStyle("#888888", "|"),
+    "other_step": CauseStyle("#AA7700", "/"),
+    "nothing": CauseStyle("#DDDDDD", ""),
+}
+
+
 @dataclass(frozen=True)
 class MemoryStyle:
     """The colour (``#RRGGBB``) of a kind of memory, its hatching, and its name in the legend."""
@@ -77,7 +120,7 @@ def memory_style(kind: str) -> MemoryStyle:
 
 def style(kind: str) -> Style:
     """The style of a kind; a grey under its own name for one that has none."""
-    return STYLES.get(kind, Style("#888888", kind))
+    return STYLES.get(kind) or PROFILED_STYLES.get(kind) or Style("#888888", kind)
 
 
 def rgb(colour: str) -> tuple[float, float, float]:

@@ -1,23 +1,22 @@
 """Folding: copies of the template that are alike by symmetry are simulated once.
 
 A *copy* is one (data, tensor) coordinate: the ranks of all pipeline stages there. Copies, groups and links are coloured, and the
-colours refined until they are an equitable partition: copies of one colour load, in each phase, links of the same colours, and links
-of one colour carry groups of the same colours. The simulation of one copy per colour then takes the same course as that of all.
+colours refined until they are an equitable partition (:mod:`clustersim.program.refine`). The simulation of one copy per colour then takes
+the same course as that of all.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from clustersim.cluster.routes import ONE
-from clustersim.cluster.spec import Cluster
+import numpy as np
+
 from clustersim.collectives.loads import Pace
-from clustersim.program.grid import Grid
-from clustersim.program.places import Amounts, GroupLoads, Place, place_loads
+from clustersim.program.places import PhaseLoads, Place, PlaceLoads, Site
+from clustersim.program.refine import Colours, Incidence, incidence, refine
 
 
 class Use(NamedTuple):
@@ -42,14 +41,15 @@ class PhaseUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Fold:
-    """``copies`` to simulate, each standing for ``multiplicity`` copies of the job.
+    """``copies`` to simulate, each standing for ``multiplicity`` copies of the job; ``stands_for`` has, by copy of the job, which.
 
     ``group[place, copy]`` numbers the groups that are simulated; ``members`` lists their ranks in the job, ``phases`` what they do.
     ``links`` has an id of the cluster for each class of links, ``link_multiplicity`` the size of the class.
     """
 
-    copies: tuple[tuple[int, int], ...]
+    copies: tuple[int, ...]
     multiplicity: tuple[int, ...]
+    stands_for: np.ndarray
     group: dict[tuple[Place, int], int]
     members: tuple[tuple[int, ...], ...]
     phases: tuple[tuple[PhaseUse, ...], ...]
@@ -57,102 +57,100 @@ class Fold:
     link_multiplicity: tuple[int, ...]
 
 
-def fold(cluster: Cluster, grid: Grid, places: list[Place], enabled: bool = True) -> Fold:
+def fold(site: Site, places: Sequence[Place], enabled: bool = True) -> Fold:
     """The coarsest equitable partition of the copies; every copy and link by itself when not ``enabled``."""
-    copies = [(d, t) for d in range(grid.copies) for t in range(grid.tensor)]
-    amounts = Amounts()
-    loads = [place_loads(cluster, grid, place, copies, amounts) for place in places]
-    used = dict.fromkeys(link for place in loads for phase in place.by_group for group in phase for link, _ in group)
-    base = {link: (cluster.link_figures(link), None if enabled else link) for link in used}
-    colour = [0] * len(copies) if enabled else list(range(len(copies)))
+    loads = [site.loads(place) for place in places]
+    found = incidence(site, loads)
+    copies = np.arange(len(found.own_bounds) - 1)
+    links = np.arange(len(found.links))
+    if not enabled:
+        groups = sum(len(groups.members) for groups in found.groups.values())
+        colours = Colours(copies, np.arange(groups), links)
+        return _Quotient(site, loads, found, colours).fold()
+    alike = _figures(site, found.links)
     while True:
-        colours = _Colours(loads, colour, base)
-        if len(set(colours.refined)) == len(set(colour)):
-            break
-        colour = colours.refined
-    found = _quotient(copies, colour, loads, colours, amounts)
-    # Links of one class that one group loads differently have no single load.
-    return found if found is not None else fold(cluster, grid, places, enabled=False)
+        quotient = _Quotient(site, loads, found, refine(found, np.zeros_like(copies), alike))
+        result = quotient.fold()
+        if not quotient.uneven:
+            return result
+        # Links of one class that one group loads differently have no single load: each for itself.
+        apart = np.isin(quotient.colours.link, list(quotient.uneven))
+        alike = np.where(apart, links + alike.max() + 1, alike)
 
 
-class _Colours:
-    """Colours of groups and links that follow from those of copies, and the finer colours of copies that follow from both."""
+def _figures(site: Site, links: np.ndarray) -> np.ndarray:
+    """A number for the kind, capacity and latency of each link; within a block those of one place are the same for all owners."""
+    numbers: dict[tuple, int] = {}
+    found = np.full(len(links), -1, dtype=np.int64)
 
-    def __init__(self, loads: list[GroupLoads], colour: list[int], base: dict[int, Hashable]) -> None:
-        numbers: dict[Hashable, int] = {}
-        self.group = [
-            [numbers.setdefault(tuple(sorted(Counter(colour[c] for c in members).items())), len(numbers)) for members in place.groups]
-            for place in loads
-        ]
-        self.crossing: dict[int, Counter] = defaultdict(Counter)  # link -> (place, phase, colour of the group, amount) -> groups
-        for number, place in enumerate(loads):
-            for phase, by_group in enumerate(place.by_group):
-                for group, carried in enumerate(by_group):
-                    kind = self.group[number][group]
-                    for link, amount in carried:
-                        self.crossing[link][number, phase, kind, amount] += 1
-        self.link = _numbered({link: (base[link], tuple(sorted(self.crossing[link].items()))) for link in base})
-        of = self.link
-        signature = {
-            copy: (
-                own,
-                tuple(
-                    (
-                        self.group[number][place.group_of[copy]],
-                        tuple(tuple([(of[link], amount) for link, amount in phase[copy]]) for phase in place.by_copy),
-                    )
-                    for number, place in enumerate(loads)
-                ),
-            )
-            for copy, own in enumerate(colour)
-        }
-        self.refined = list(_numbered(signature).values())
+    def number(link: int) -> int:
+        return numbers.setdefault(site.cluster.link_figures(link), len(numbers))
+
+    for block in site.blocks or ():
+        after = block.first + block.size * site.cluster.gpus  # at most one owner a GPU
+        here = np.flatnonzero((links >= block.first) & (links < after))
+        if block.size:
+            found[here] = np.array([number(block.first + place) for place in range(block.size)])[(links[here] - block.first) % block.size]
+    rest = np.flatnonzero(found < 0)
+    found[rest] = [number(link) for link in links[rest].tolist()]
+    return found
 
 
-def _numbered(keys: dict[int, Hashable]) -> dict[int, int]:
-    numbers: dict[Hashable, int] = {}
-    return {item: numbers.setdefault(key, len(numbers)) for item, key in keys.items()}
+class _Quotient:
+    """One copy of each colour, with its groups and the classes of links that they load."""
+
+    def __init__(self, site: Site, loads: Sequence[PlaceLoads], found: Incidence, colours: Colours) -> None:
+        self.site, self.loads, self.found, self.colours = site, loads, found, colours
+        self.uneven: set[int] = set()  # colours of links that a group loads differently
+        self.folded = len(np.unique(colours.copy)) < len(colours.copy)
+        _, self.first_link, self.link_sizes = np.unique(colours.link, return_index=True, return_counts=True)
+
+    def fold(self) -> Fold:
+        _, chosen, stands_for, sizes = np.unique(self.colours.copy, return_index=True, return_inverse=True, return_counts=True)
+        numbers: dict[tuple[int, int], int] = {}
+        group: dict[tuple[Place, int], int] = {}
+        members, phases = [], []
+        for number, one in enumerate(self.loads):
+            pattern_of, row_of = _places_of(one)
+            first = self.found.first_group[one.place.dimension]
+            for position, instance in enumerate(one.groups.of_copy[chosen].tolist()):
+                key = number, int(self.colours.group[first + instance])
+                if key not in numbers:
+                    numbers[key] = len(numbers)
+                    pattern, row = pattern_of[instance], row_of[instance]
+                    ranks = one.patterns[pattern].ranks[row]
+                    members.append(tuple(ranks.tolist()))
+                    phases.append(tuple(self._phase(number, at, phase, pattern, ranks, first + instance) for at, phase in enumerate(one.phases[pattern])))
+                group[one.place, position] = numbers[key]
+        return Fold(
+            copies=tuple(chosen.tolist()),
+            multiplicity=tuple(sizes.tolist()),
+            stands_for=stands_for.reshape(-1),
+            group=group,
+            members=tuple(members),
+            phases=tuple(phases),
+            links=tuple(self.found.links[self.first_link].tolist()),
+            link_multiplicity=tuple(self.link_sizes.tolist()),
+        )
+
+    def _phase(self, place: int, at: int, phase: PhaseLoads, pattern: int, ranks: np.ndarray, group: int) -> PhaseUse:
+        links = np.searchsorted(self.found.links, self.site.links(phase.total, ranks[None])[0])
+        counted = self.found.counted[self.found.structure[place]].phases[pattern][at].total.amount.tolist()
+        uses: dict[int, tuple[int, Use]] = {}
+        classes = self.colours.link[links].tolist()
+        for link, colour, amount, of, part in zip(links.tolist(), classes, phase.total.amount.tolist(), counted, phase.total.parts, strict=True):
+            if colour not in uses:
+                groups = self.found.carried(link, place, at, of, self.colours.group, group) if self.folded else 1
+                uses[colour] = amount, Use(colour, self.site.shares[amount], groups, part)
+            elif uses[colour][0] != amount or uses[colour][1].part != part:
+                self.uneven.add(colour)
+        return PhaseUse(phase.pace, tuple(use for _, use in uses.values()), phase.occupancy)
 
 
-def _quotient(
-    copies: list[tuple[int, int]], colour: list[int], loads: list[GroupLoads], colours: _Colours, amounts: Amounts
-) -> Fold | None:
-    chosen = [colour.index(number) for number in sorted(set(colour))]
-    first_link: dict[int, int] = {}
-    for link, number in colours.link.items():
-        first_link.setdefault(number, link)
-    sizes = Counter(colours.link.values())
-    numbers: dict[tuple[int, int], int] = {}
-    group, members, phases = {}, [], []
-    for number, place in enumerate(loads):
-        for position, copy in enumerate(chosen):
-            instance = place.group_of[copy]
-            key = number, colours.group[number][instance]
-            if key not in numbers:
-                numbers[key] = len(numbers)
-                members.append(place.ranks[instance])
-                found = []
-                for phase, by_group in enumerate(place.by_group):
-                    if place.pace[phase][instance] is None:
-                        continue
-                    by_class: dict[int, set[tuple[int, Fraction]]] = defaultdict(set)
-                    for link, amount in by_group[instance]:
-                        by_class[colours.link[link]].add((amount, place.part[phase][instance].get(link, ONE)))
-                    if any(len(different) > 1 for different in by_class.values()):
-                        return None
-                    uses = [
-                        Use(link, amounts.shares[amount], colours.crossing[first_link[link]][number, phase, key[1], amount], part)
-                        for link, ((amount, part),) in by_class.items()
-                    ]
-                    found.append(PhaseUse(place.pace[phase][instance], tuple(uses), place.occupancy[phase][instance]))
-                phases.append(tuple(found))
-            group[place.place, position] = numbers[key]
-    return Fold(
-        copies=tuple(copies[copy] for copy in chosen),
-        multiplicity=tuple(colour.count(colour[copy]) for copy in chosen),
-        group=group,
-        members=tuple(members),
-        phases=tuple(phases),
-        links=tuple(first_link[number] for number in sorted(first_link)),
-        link_multiplicity=tuple(sizes[number] for number in sorted(first_link)),
-    )
+def _places_of(one: PlaceLoads) -> tuple[list[int], list[int]]:
+    """By group, its pattern and its row there."""
+    pattern_of, row_of = (np.empty(len(one.groups.members), dtype=np.int64) for _ in range(2))
+    for number, pattern in enumerate(one.patterns):
+        pattern_of[pattern.groups] = number
+        row_of[pattern.groups] = np.arange(len(pattern.groups))
+    return pattern_of.tolist(), row_of.tolist()

@@ -14,7 +14,7 @@ from clustersim.collectives.loads import HOST_OPS, fastest_algorithm, time_ps
 from clustersim.collectives.protocols import fastest
 from clustersim.program.fold import Fold, fold
 from clustersim.program.grid import Grid
-from clustersim.program.places import Place, Shape, groups_of, shape_of
+from clustersim.program.places import Place, Shape, Site
 from clustersim.program.program import Links, Load, Memory, Phase, Program, Stream, Transfer
 from clustersim.program.template import Exchange, Template
 
@@ -29,17 +29,16 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
     the algorithm that is fastest when it meets no other traffic. InputError when there are more than ``MAX_OPS`` ops.
     """
     exchanges = list(template.exchanges)
-    shapes = _Shapes(grid, cluster)
-    place_of = [_place(exchange, shapes, algorithm) for exchange in exchanges]
-    places = list(dict.fromkeys(place_of))
-    folding = fold(cluster, grid, places, folded)
+    site = Site(cluster, grid)
+    place_of = [_place(exchange, site, algorithm) for exchange in exchanges]
+    folding = fold(site, list(dict.fromkeys(place_of)), folded)
     copies, ops = len(folding.copies), len(template.kind)
     if copies * ops > MAX_OPS:
         raise InputError(
             f"{copies * ops:,} ops to simulate ({copies} replicas or tensor ranks that differ); allowed: at most {MAX_OPS:,};"
             " use fewer micro-batches or layers, or degrees that fill whole nodes so that replicas are alike"
         )
-    rank_of = np.array([[grid.rank(p, d, t) for p in range(grid.pipeline)] for d, t in folding.copies])
+    rank_of = np.array([[grid.rank(p, d, t) for p in range(grid.pipeline)] for d, t in (divmod(copy, grid.tensor) for copy in folding.copies)])
     activity, activity_transfer, transfers, phases = _activities(template, exchanges, place_of, folding, cluster)
     streams, stream_of = _streams(template, rank_of)
     peer = np.array(template.peer)
@@ -58,7 +57,7 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
         layer=repeated(template.layer, np.int32),
         micro_batch=repeated(template.micro_batch, np.int32),
         duration_ps=repeated(template.duration_ps, np.int64),
-        bytes=np.tile(_sent(template, exchanges, place_of, shapes), copies),
+        bytes=np.tile(_sent(template, exchanges, place_of, site), copies),
         flops=repeated(template.flops, np.float64),
         peer=np.where(peer < 0, -1, rank_of[:, np.maximum(peer, 0)]).ravel(),
         activity=activity,
@@ -146,39 +145,18 @@ def _links(cluster: Cluster, folding: Fold) -> Links:
     )
 
 
-def _place(exchange: Exchange, shapes: _Shapes, algorithm: str) -> Place:
+def _place(exchange: Exchange, site: Site, algorithm: str) -> Place:
     place = Place(exchange.dimension, exchange.pipeline, exchange.to, exchange.collective, algorithm)
     if algorithm != "auto" or exchange.collective in ("send", *HOST_OPS):
         return place
     chosen = {
-        shape: fastest_algorithm(shapes.cluster, group, exchange.collective, exchange.payload_bytes)
-        for shape, (group, _) in shapes.of(place).items()
+        shape: fastest_algorithm(site.cluster, group, exchange.collective, exchange.payload_bytes)
+        for shape, (group, _) in site.shapes(place).items()
     }
     return place._replace(chosen=tuple(chosen.items()))
 
 
-class _Shapes:
-    """How the groups of places lie on nodes, found once for each."""
-
-    def __init__(self, grid: Grid, cluster: Cluster) -> None:
-        self.grid, self.cluster = grid, cluster
-        self._copies = [(copy, tensor) for copy in range(grid.copies) for tensor in range(grid.tensor)]
-        self._found: dict[tuple[str, int, int], dict[Shape, tuple[tuple[int, ...], int]]] = {}
-
-    def of(self, place: Place) -> dict[Shape, tuple[tuple[int, ...], int]]:
-        """By shape the first group of a place that has it, and how many have."""
-        key = place.dimension, place.pipeline, place.to
-        if key not in self._found:
-            counts: dict[Shape, tuple[tuple[int, ...], int]] = {}
-            for group in groups_of(self.grid, place, self._copies)[1]:
-                shape = shape_of(self.cluster, group)
-                first, count = counts.get(shape, (group, 0))
-                counts[shape] = first, count + 1
-            self._found[key] = counts
-        return self._found[key]
-
-
-def _sent(template: Template, exchanges: list[Exchange], place_of: list[Place], shapes: _Shapes) -> np.ndarray:
+def _sent(template: Template, exchanges: list[Exchange], place_of: list[Place], site: Site) -> np.ndarray:
     """Bytes each op's own rank sends, mean over the ranks of all its groups; a receive carries the size of its message."""
     sizes: list[Fraction] = []
     for exchange, place in zip(exchanges, place_of, strict=True):
@@ -187,7 +165,7 @@ def _sent(template: Template, exchanges: list[Exchange], place_of: list[Place], 
         elif place.op == "send":
             sizes.append(sent_share("send", place.algorithm, flat(2)) * exchange.payload_bytes)
         else:
-            shares = [(_sent_share(place, shape, lay_out(shapes.cluster, group)), count) for shape, (group, count) in shapes.of(place).items()]
+            shares = [(_sent_share(place, shape, lay_out(site.cluster, group)), count) for shape, (group, count) in site.shapes(place).items()]
             mean = sum(share * count for share, count in shares) / sum(count for _, count in shares)
             sizes.append(mean * exchange.payload_bytes)
     by_exchange = np.array([*map(round, sizes), 0], dtype=np.int64)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
-from clustersim.cluster.spec import Cluster
-from clustersim.collectives.loads import Pace, lay_phases
-from clustersim.program.grid import DIMENSIONS, Grid
+import numpy as np
 
+from clustersim.cluster.blocks import Block, blocks_of
+from clustersim.cluster.spec import Cluster
+from clustersim.collectives.loads import LaidPhase, Pace, lay_phases
+from clustersim.program.grid import DIMENSIONS, Grid
+from clustersim.program.groups import Groups, Pattern, groups_along, patterns, ranks_of
 
 _FLOWS_APART = 1 << 16  # what a pair of GPUs sends along different dimensions are different flows
 
@@ -35,100 +39,151 @@ class Place(NamedTuple):
     def algorithm_for(self, shape: Shape) -> str:
         return dict(self.chosen).get(shape, self.algorithm)
 
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The pipeline ranks that take part. A sender and its receiver lie on one copy."""
+        return (self.pipeline, self.to) if self.dimension == "pipeline" else (self.pipeline,)
 
-def shape_of(cluster: Cluster, group: tuple[int, ...]) -> Shape:
+
+def shape_of(cluster: Cluster, group: Sequence[int]) -> Shape:
     """How many members of a group lie on each of its nodes."""
     return tuple(sorted(Counter(rank // cluster.gpus_per_node for rank in group).values()))
 
 
-class Amounts:
-    """Shares of a payload by small numbers, which compare and hash faster."""
+class Spots(NamedTuple):
+    """Loads of a group relative to its members, as columns: the link at ``offset`` of the set that the owner of ``member`` has in a
 
-    def __init__(self) -> None:
-        self.shares: list[Fraction] = []
-        self._number: dict[Fraction, int] = {}
-        self._known: dict[int, tuple[Fraction, int]] = {}  # by id, since plans use one object for many members
+    ``block`` (-1: ``offset`` is the link itself) carries the share of the payload with the number ``amount``. ``sender`` has the member
+    whose messages they are, by its place in the group; ``parts`` what of a connection crosses each link.
+    """
 
-    def number(self, share: Fraction) -> int:
-        known = self._known.get(id(share))
-        if known is not None:
-            return known[1]
-        found = self._number.setdefault(share, len(self.shares))
-        if found == len(self.shares):
-            self.shares.append(share)
-        self._known[id(share)] = share, found
-        return found
+    block: np.ndarray
+    member: np.ndarray
+    offset: np.ndarray
+    amount: np.ndarray
+    sender: np.ndarray
+    parts: tuple[Fraction, ...] = ()
 
 
-Carried = tuple[tuple[int, int], ...]  # (link, amount number)
+class PhaseLoads(NamedTuple):
+    """One phase of groups that lie alike: its pace, how long it holds links, what a group loads and what of it each copy's messages do."""
+
+    pace: Pace
+    occupancy: Fraction
+    total: Spots
+    own: Spots
+
+
+class PlaceLoads(NamedTuple):
+    """A place's groups, by how they lie, and the phases of each sort."""
+
+    place: Place
+    groups: Groups
+    patterns: list[Pattern]
+    phases: list[tuple[PhaseLoads, ...]]
 
 
 @dataclass(frozen=True)
-class GroupLoads:
-    """The groups of a place, as copy numbers and as ranks, the group of each copy, and what they load.
+class Site:
+    """A job's grid on its cluster. What its places load is found once for all groups that lie alike."""
 
-    By phase: what each copy sends over which links, what each group does in all, and of each group its pace (None where it has no
-    such phase), how long it holds links, and the part of a connection on each link where it is not the whole.
-    """
+    cluster: Cluster
+    grid: Grid
 
-    place: Place
-    groups: list[list[int]]
-    ranks: list[tuple[int, ...]]
-    group_of: list[int]
-    by_copy: list[list[Carried]]
-    by_group: list[list[Carried]]
-    pace: list[list[Pace | None]]
-    occupancy: list[list[Fraction]]
-    part: list[list[dict[int, Fraction]]]
+    @cached_property
+    def blocks(self) -> tuple[Block, ...] | None:
+        return blocks_of(self.cluster)
 
+    @cached_property
+    def shares(self) -> list[Fraction]:
+        """The shares of a payload that amounts number."""
+        return []
 
-def groups_of(grid: Grid, place: Place, copies: list[tuple[int, int]]) -> tuple[list[list[int]], list[tuple[int, ...]], list[int]]:
-    """Groups as copy numbers and as ranks, and the group of each copy. A sender and its receiver lie on one copy."""
-    numbers: dict[Hashable, int] = {}
-    group_of = [numbers.setdefault(grid.key(place.dimension, *copy), len(numbers)) for copy in copies]
-    groups: list[list[int]] = [[] for _ in numbers]
-    for copy, group in enumerate(group_of):
-        groups[group].append(copy)
-    ends = (place.pipeline,) if place.dimension != "pipeline" else (place.pipeline, place.to)
-    ranks = [tuple(grid.rank(end, *copies[copy]) for copy in members for end in ends) for members in groups]
-    return groups, ranks, group_of
+    @cached_property
+    def _amounts(self) -> dict[Fraction, int]:
+        return {}
 
+    @cached_property
+    def _laid(self) -> dict[tuple, tuple[PhaseLoads, ...]]:
+        return {}
 
-def place_loads(cluster: Cluster, grid: Grid, place: Place, copies: list[tuple[int, int]], amounts: Amounts) -> GroupLoads:
-    """Plan the exchange for each group, by ``multi-ring`` where the algorithm cannot do it, and lay it over the routes."""
-    groups, ranks, group_of = groups_of(grid, place, copies)
-    flow = DIMENSIONS.index(place.dimension) * _FLOWS_APART
-    by_copy: list[list[Carried]] = []
-    by_group: list[list[Carried]] = []
-    pace: list[list[Pace | None]] = []
-    occupancy: list[list[Fraction]] = []
-    part: list[list[dict[int, Fraction]]] = []
-    for group, (members, here) in enumerate(zip(groups, ranks, strict=True)):
-        algorithm = place.algorithm_for(shape_of(cluster, here))
-        for number, phase in enumerate(lay_phases(cluster, here, place.op, algorithm, or_ring=True, flow=flow)):
-            if number == len(by_copy):
-                by_copy.append([()] * len(copies))
-                by_group.append([()] * len(groups))
-                pace.append([None] * len(groups))
-                occupancy.append([Fraction(1)] * len(groups))
-                part.append([{}] * len(groups))
-            own = phase.by_member if place.dimension != "pipeline" else [_sum(phase.by_member)]  # both ends lie on one copy
-            for copy, carried in zip(members, own, strict=True):
-                by_copy[number][copy] = _numbered(carried, amounts)
-            by_group[number][group] = _numbered(phase.total, amounts)
-            pace[number][group] = phase.pace
-            part[number][group] = phase.parts
-            occupancy[number][group] = phase.occupancy
-    return GroupLoads(place, groups, ranks, group_of, by_copy, by_group, pace, occupancy, part)
+    @cached_property
+    def _groups(self) -> dict[str, Groups]:
+        return {}
 
+    @cached_property
+    def _patterns(self) -> dict[tuple, list[Pattern]]:
+        return {}
 
-def _sum(by_member: Sequence[dict[int, Fraction]]) -> dict[int, Fraction]:
-    total: dict[int, Fraction] = {}
-    for carried in by_member:
-        for link, share in carried.items():
-            total[link] = total.get(link, Fraction(0)) + share
-    return total
+    def groups(self, dimension: str) -> Groups:
+        if dimension not in self._groups:
+            self._groups[dimension] = groups_along(self.grid, dimension)
+        return self._groups[dimension]
 
+    def patterns(self, place: Place) -> list[Pattern]:
+        key = place.dimension, place.ends
+        if key not in self._patterns:
+            ranks = ranks_of(self.grid, self.groups(place.dimension), place.ends)
+            self._patterns[key] = patterns(ranks, self.blocks, self.cluster.gpus_per_node)
+        return self._patterns[key]
 
-def _numbered(carried: dict[int, Fraction], amounts: Amounts) -> Carried:
-    return tuple([(link, amounts.number(share)) for link, share in carried.items()])
+    def shapes(self, place: Place) -> dict[Shape, tuple[tuple[int, ...], int]]:
+        """By shape the first group of a place that has it, and how many have."""
+        found: dict[Shape, tuple[tuple[int, ...], int]] = {}
+        for pattern in self.patterns(place):
+            first = tuple(pattern.ranks[0].tolist())
+            shape = shape_of(self.cluster, first)
+            known, count = found.get(shape, (first, 0))
+            found[shape] = known, count + len(pattern.groups)
+        return found
+
+    def loads(self, place: Place) -> PlaceLoads:
+        """What the groups of a place load, by ``multi-ring`` where the algorithm cannot do it."""
+        found = self.patterns(place)
+        return PlaceLoads(place, self.groups(place.dimension), found, [self._lay(place, pattern) for pattern in found])
+
+    def links(self, spots: Spots, ranks: np.ndarray) -> np.ndarray:
+        """The links of spots, a row for each row of ranks."""
+        links = np.repeat(spots.offset[None], len(ranks), axis=0)
+        for number, block in enumerate(self.blocks or ()):
+            here = np.flatnonzero(spots.block == number)
+            links[:, here] += block.first + block.owner(ranks[:, spots.member[here]]) * block.size
+        return links
+
+    def _lay(self, place: Place, pattern: Pattern) -> tuple[PhaseLoads, ...]:
+        ranks = pattern.ranks[0]
+        algorithm = place.algorithm_for(shape_of(self.cluster, ranks.tolist()))
+        key = pattern.key, place.dimension, place.op, algorithm
+        if key not in self._laid:
+            flow = DIMENSIONS.index(place.dimension) * _FLOWS_APART
+            phases = lay_phases(self.cluster, ranks.tolist(), place.op, algorithm, or_ring=True, flow=flow)
+            self._laid[key] = tuple(self._relative(phase, ranks, len(place.ends)) for phase in phases)
+        return self._laid[key]
+
+    def _relative(self, phase: LaidPhase, ranks: np.ndarray, ends: int) -> PhaseLoads:
+        senders = np.repeat(np.arange(len(phase.by_member)) // ends, [len(one) for one in phase.by_member])
+        own = [(link, share) for one in phase.by_member for link, share in one.items()]
+        parts = tuple(phase.parts.get(link, Fraction(1)) for link in phase.total)
+        total = self._spots(list(phase.total.items()), ranks, np.zeros(len(phase.total), dtype=np.int64))._replace(parts=parts)
+        return PhaseLoads(phase.pace, phase.occupancy, total, self._spots(own, ranks, senders))
+
+    def _spots(self, carried: list[tuple[int, Fraction]], ranks: np.ndarray, senders: np.ndarray) -> Spots:
+        links = np.array([link for link, _ in carried], dtype=np.int64)
+        amounts = np.array([self._number(share) for _, share in carried], dtype=np.int64)
+        if not self.blocks:
+            return Spots(np.full(len(links), -1), np.zeros_like(links), links, amounts, senders)
+        firsts, sizes = (np.array(column, dtype=np.int64) for column in zip(*((block.first, block.size) for block in self.blocks)))
+        block = np.searchsorted(firsts, links, side="right") - 1
+        owner, offset = np.divmod(links - firsts[block], np.maximum(1, sizes[block]))
+        member_of: dict[tuple[int, int], int] = {}
+        for number, one in enumerate(self.blocks):
+            for member, of in reversed(list(enumerate(one.owner(ranks).tolist()))):
+                member_of[number, of] = member
+        member = np.array([member_of[pair] for pair in zip(block.tolist(), owner.tolist())], dtype=np.int64)
+        return Spots(block, member, offset, amounts, senders)
+
+    def _number(self, share: Fraction) -> int:
+        found = self._amounts.setdefault(share, len(self.shares))
+        if found == len(self.shares):
+            self.shares.append(share)
+        return found

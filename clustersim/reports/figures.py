@@ -8,10 +8,13 @@ import numpy as np
 import pandas as pd
 
 from clustersim import units
+from clustersim.analysis.activity import EXPOSED, IDLE
 from clustersim.analysis.answer import Analysis
 from clustersim.analysis.answer_text import CAUSE_WORDS, family_words, percent
+from clustersim.analysis.link_bins import link_bins
 from clustersim.plots.memory import Holdings, in_window
-from clustersim.plots.style import INK, memory_style, style
+from clustersim.plots.style import CAUSE_STYLES, INK, family_colour, memory_style, style
+from clustersim.plots.utilization import part_look
 from clustersim.reports.pack import axis_unit, escaped, packed
 from clustersim.units import PS_PER_S
 
@@ -19,12 +22,6 @@ Figure = dict[str, Any]
 LINKS_OF_A_KIND = 8
 _BINS = 1_000
 _FAR = 2.0  # a limit more than so many times above the memory in use is only told
-_STYLED_FAMILY = {"data": "reduce", "pipeline": "recv", "tensor": "tensor"}
-_OTHER_COLOURS = ("#77AADD", "#EE8866", "#BBCC33", "#EEDD88", "#AAAA00", "#FFAABB", "#44BB99", "#99DDFF", "#225555")
-_CAUSE_LOOKS = {
-    "warm_up": ("#555555", "/"), "drain": ("#555555", "\\"), "data": ("#888888", "."), "peer": ("#888888", "x"),
-    "contention": ("#AA0000", "+"), "dependency": ("#888888", "-"), "copies": ("#888888", "|"), "nothing": ("#BBBBBB", ""),
-}  # fmt: skip
 _BYTES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
@@ -67,20 +64,46 @@ def _parts(analysis: Analysis) -> list[tuple[str, dict[str, Any], float, pd.Seri
     """Name, look, mean over all ranks in ps, and ps by rank of what the window is made of."""
     ranks = analysis.ranks.set_index("rank")
     found = [("compute", {"color": style("forward").colour}, analysis.mean("compute_ps"), ranks["compute_ps"])]
-    spare = iter(_OTHER_COLOURS * 2)
     for family, mean in analysis.exposed().items():
         mine = analysis.families[analysis.families["family"] == family].groupby("rank")["exposed_ps"].sum()
-        colour = style(_STYLED_FAMILY[family]).colour if family in _STYLED_FAMILY else next(spare)
         if mean:
-            found.append((f"exposed {family_words(analysis, family)}", {"color": colour}, mean, mine))
+            found.append((f"exposed {family_words(analysis, family)}", {"color": family_colour(family)}, mean, mine))
     causes = analysis.causes.set_index("rank")
     for cause, mean in analysis.idle().items():
-        colour, shape = _CAUSE_LOOKS[cause]
-        pattern, line = {"shape": shape, "fgcolor": colour, "size": 6}, {"color": colour, "width": 1}
-        look = {"color": "#FFFFFF" if shape else colour, "pattern": pattern, "line": line}
+        style_of = CAUSE_STYLES[cause]
+        pattern, line = {"shape": style_of.hatch, "fgcolor": style_of.colour, "size": 6}, {"color": style_of.colour, "width": 1}
+        look = {"color": "#FFFFFF" if style_of.hatch else style_of.colour, "pattern": pattern, "line": line}
         if mean:
             found.append((f"idle: {CAUSE_WORDS[cause]}", look, mean, causes[cause]))
     return found
+
+
+def activity_figure(analysis: Analysis, edges: np.ndarray, shares: pd.DataFrame) -> Figure:
+    """The share of the ranks that compute, communicate exposed, or idle, over time: what :func:`~clustersim.analysis.activity.activity`
+
+    gives, stacked to 100 %.
+    """
+    _, size = axis_unit(int(edges[-1] - edges[0]))
+    data = []
+    for column in shares:
+        colour, shape = part_look(column)
+        name = _part_name(analysis, column)
+        values = 100 * np.append(shares[column], shares[column].iloc[-1])
+        data.append(
+            {"type": "scatter", "mode": "lines", "name": name, "stackgroup": "shares", "x": packed(edges / size, "f8"),
+             "y": packed(values, "f4"), "fillcolor": "#FFFFFF" if shape else colour,
+             "fillpattern": {"shape": shape, "fgcolor": colour, "bgcolor": "#FFFFFF", "size": 6} if shape else {},
+             "line": {"shape": "hv", "width": 0.5, "color": colour}, "hovertemplate": f"{name}: %{{y:.1f}} %<extra></extra>"}
+        )  # fmt: skip
+    layout = base_layout(360, hovermode="x unified", xaxis=time_axis((int(edges[0]), int(edges[-1]))))
+    layout["yaxis"] = {"title": {"text": "share of the ranks (%)"}, "range": [0, 100], "fixedrange": True}
+    return {"data": data, "layout": layout}
+
+
+def _part_name(analysis: Analysis, column: str) -> str:
+    if column.startswith(EXPOSED):
+        return f"exposed {family_words(analysis, column.removeprefix(EXPOSED))}"
+    return f"idle: {CAUSE_WORDS[column.removeprefix(IDLE)]}" if column.startswith(IDLE) else column
 
 
 def memory_figure(held: Holdings, window: tuple[int, int]) -> Figure:
@@ -116,26 +139,6 @@ def busiest_links(analysis: Analysis) -> pd.DataFrame:
     """Rows of ``analysis.links``: of each kind at most LINKS_OF_A_KIND, the busiest first, kinds together."""
     table = analysis.links.sort_values(["kind", "mean_utilization", "link"], ascending=[True, False, True])
     return table.groupby("kind", sort=False).head(LINKS_OF_A_KIND)
-
-
-def link_bins(links: pd.DataFrame, capacity: pd.Series, names: list[str], window: tuple[int, int], bins: int) -> np.ndarray:
-    """Utilization, 0..1, of each link in each of the bins that divide the window evenly.
-
-    >>> links = pd.DataFrame({"link": ["a"], "start_ps": [0], "end_ps": [10], "rate_bytes_s": [5.0]})
-    >>> link_bins(links, pd.Series({"a": 10}), ["a"], (0, 20), 2).tolist()
-    [[0.5, 0.0]]
-    """
-    edges = np.linspace(*window, bins + 1)
-    table = links[links["link"].astype(str).isin(names)].sort_values("start_ps", kind="stable")
-    by_link = {str(name): rows for name, rows in table.groupby(table["link"].astype(str))}
-    found = np.zeros((len(names), bins))
-    for place, name in enumerate(names):
-        rows = by_link[name]
-        start, end = rows["start_ps"].to_numpy(dtype=float), rows["end_ps"].to_numpy(dtype=float)
-        moved = np.append(0.0, np.cumsum((end - start) * rows["rate_bytes_s"].to_numpy()))
-        known = np.column_stack([start, end]).ravel(), np.column_stack([moved[:-1], moved[1:]]).ravel()
-        found[place] = np.diff(np.interp(edges, *known)) / (edges[1] - edges[0]) / float(capacity[name])
-    return np.clip(found, 0.0, 1.0)
 
 
 def links_figure(analysis: Analysis, links: pd.DataFrame, totals: pd.DataFrame) -> Figure:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from clustersim import units
@@ -13,12 +15,21 @@ from clustersim.analysis.answer import Analysis
 from clustersim.analysis.answer_text import limits
 from clustersim.plots.memory import Holdings, holdings
 from clustersim.plots.style import style
-from clustersim.reports.figures import LINKS_OF_A_KIND, Figure, base_layout, links_figure, memory_figure, split_figure, time_axis
+from clustersim.reports.figures import (
+    LINKS_OF_A_KIND,
+    Figure,
+    activity_figure,
+    base_layout,
+    links_figure,
+    memory_figure,
+    split_figure,
+    time_axis,
+)
 from clustersim.reports.pack import axis_unit, escaped, json_text, kind_colours, packed, paler
 from clustersim.reports.script import SCRIPT
 from clustersim.reports.timeline import LEVELS, NARROW, Timeline, opacity
 from clustersim.reports.words import Row, analysis_rows, summary_rows
-from clustersim.trace.trace import Trace
+from clustersim.trace.files import RunData
 from clustersim.units import PS_PER_S
 
 MAX_BARS = 5_000
@@ -30,7 +41,16 @@ MAX_CORNERS = 300
 _FEW_ROWS = 40
 _HOW = (
     "Drag to zoom, double-click to see the whole again; point at a box for its details. The black line is the critical path: it goes from"
-    " what ends last back through whatever made each op begin. Slack is how much later an op could end without making the step longer."
+    " what ends last back through whatever made each op begin."
+)
+_SLACK = " Slack is how much later an op could end without making the step longer."
+_OVER_TIME = (
+    "In each of the narrow columns of time, the share of the ranks that compute, that communicate and do not compute (exposed), and that do"
+    " neither, by what they wait for. The shares add up to 100 %; their areas are the parts of the first bar above."
+)
+_MEASURED = (
+    "A kernel that communicates counts whole, waiting for other ranks included. The files do not say what an op waited for, so there is no"
+    " slack, nor what memory and links did."
 )
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 _STYLE = """
@@ -47,32 +67,49 @@ pre{background:#f5f5f5;padding:10px;overflow:auto;white-space:pre-wrap;overflow-
 
 @dataclass(frozen=True)
 class Run:
-    """What a report is made of: the trace, the totals of its links (None where unknown), and what the run folder says of itself."""
+    """What a report is made of: ``data`` of a run folder, or the trace of profiler files alone.
+
+    ``stands_for``: by simulated rank, ranks of the job. ``notes``: on what was left out of profiler files, None for a run folder.
+    """
 
     name: str
-    trace: Trace
-    totals: pd.DataFrame | None
-    summary: dict[str, Any]
-    manifest: dict[str, Any]
+    data: RunData
+    stands_for: Mapping[int, int]
+    notes: tuple[str, ...] | None
+
+    @property
+    def title(self) -> str:
+        return str(self.data.manifest.get("title") or self.name)
+
+    @property
+    def gpu_memory_bytes(self) -> int | None:
+        size = self.data.summary.get("gpu_memory_bytes")
+        return size if type(size) is int and 0 < size < 2**60 else None
+
+    @property
+    def job_ranks(self) -> int:
+        """Ranks that the trace is about, those that others stand for counted."""
+        return sum(self.stands_for.get(rank, 1) for rank in self.data.trace.ops["rank"].unique().tolist())
 
 
-def page(run: Run, analysis: Analysis, chart: Timeline) -> str:
-    """The report as text of HTML."""
+def page(run: Run, analysis: Analysis, chart: Timeline, over_time: tuple[np.ndarray, pd.DataFrame]) -> str:
+    """The report as text of HTML; ``over_time``: what :func:`~clustersim.analysis.activity.activity` gives."""
     from plotly.offline import get_plotlyjs
 
     figures: dict[str, Figure] = {"split": split_figure(analysis, chart.chart.shown_ranks)}
-    held = holdings(run.trace.memory, _gpu_memory(run.summary))
+    figures["activity"] = activity_figure(analysis, *over_time)
+    held = holdings(run.data.trace.memory, run.gpu_memory_bytes)
     if held is not None:
         figures["memory"] = memory_figure(held, analysis.window)
     if analysis.links is not None and len(analysis.links):
-        figures["links"] = links_figure(analysis, run.trace.links, run.totals)
+        figures["links"] = links_figure(analysis, run.data.trace.links, run.data.link_totals)
     gantt = _gantt(chart)
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">',
-            f"<title>{_title(run)}</title><style>{_STYLE}</style></head><body>",
+            f"<title>{escaped(run.title)}</title><style>{_STYLE}</style></head><body>",
             *_body(run, analysis, chart, figures, held, gantt),
             f"<script>{get_plotlyjs()}</script>",
             f'<script type="application/json" id="data">{json_text({"figures": figures, "gantt": gantt})}</script>',
@@ -81,28 +118,41 @@ def page(run: Run, analysis: Analysis, chart: Timeline) -> str:
     )  # fmt: skip
 
 
-def _title(run: Run) -> str:
-    return escaped(run.manifest.get("title") or run.name)
-
-
 def _body(run: Run, analysis: Analysis, chart: Timeline, figures: dict[str, Figure], held: Holdings | None, gantt: Figure) -> list[str]:
     answer = limits(analysis)
     parts = [
-        f"<h1>{_title(run)}</h1>", f'<p class="answer">{escaped(answer[0].upper() + answer[1:])}.</p>', "<h2>The figures</h2>",
+        f"<h1>{escaped(run.title)}</h1>", f'<p class="answer">{escaped(answer[0].upper() + answer[1:])}.</p>', "<h2>The figures</h2>",
         _table(analysis_rows(analysis)),
     ]  # fmt: skip
-    whole = summary_rows(run.summary)
+    whole = summary_rows(run.data.summary)
     if whole:
         parts += ["<h2>The whole step</h2>", _table(whole)]
     parts += [
-        "<h2>What runs when</h2>", f"<p>{_sample(chart)}{_HOW}</p>", '<p class="note" id="gantt-note"></p>', _room("gantt", gantt),
+        "<h2>What runs when</h2>", f"<p>{_sample(chart)}{_HOW}{'' if analysis.slack is None else _SLACK}</p>",
+        '<p class="note" id="gantt-note"></p>', _room("gantt", gantt),
         "<h2>Where the time goes</h2>", "<p>Each bar is the whole window. Exposed: communication while the rank does not compute.</p>",
         _room("split", figures["split"]),
+        "<h2>What the ranks do over time</h2>", f"<p>{_OVER_TIME}{_weights(run)}</p>", _room("activity", figures["activity"]),
     ]  # fmt: skip
     parts += _memory_part(held, figures) + _links_part(figures, analysis)
-    version = escaped(run.manifest.get("version", "not recorded"))
-    inputs = escaped_block(run.manifest) if run.manifest else "not recorded: the run folder has no manifest.json"
-    return [*parts, "<h2>The experiment</h2>", f"<p>clustersim {version}, run folder {escaped(run.name)}</p>", f"<pre>{inputs}</pre>"]
+    return parts + _source_part(run)
+
+
+def _source_part(run: Run) -> list[str]:
+    """Where the trace comes from: the experiment, or the profiler files and what was left out of them."""
+    if run.notes is not None:
+        notes = "".join(f"<li>{escaped(note)}</li>" for note in run.notes)
+        text = f"Profiler trace {escaped(run.name)}: measured, not simulated. {_MEASURED}"
+        return ["<h2>The trace</h2>", f"<p>{text}</p>", f"<ul>{notes}</ul>"]
+    manifest = run.data.manifest
+    version = escaped(manifest.get("version", "not recorded"))
+    inputs = escaped_block(manifest) if manifest else "not recorded: the run folder has no manifest.json"
+    return ["<h2>The experiment</h2>", f"<p>clustersim {version}, run folder {escaped(run.name)}</p>", f"<pre>{inputs}</pre>"]
+
+
+def _weights(run: Run) -> str:
+    folded = any(count > 1 for count in run.stands_for.values())
+    return f" Ranks: {run.job_ranks:,}.{' Each counts for all those that it was simulated for.' if folded else ''}"
 
 
 def _room(name: str, figure: Figure) -> str:
@@ -124,7 +174,7 @@ def _table(rows: list[Row]) -> str:
 def _sample(chart: Timeline) -> str:
     shown, present = len(chart.chart.shown_ranks), chart.chart.present_ranks
     ranks = "" if shown == present else f"{shown:,} of {present:,} ranks are shown. "
-    if (chart.path_row < 0).any():
+    if chart.path.hidden_ranks:
         ranks += "The critical path is left out where its rank is not shown. "
     if len(chart.ops) == chart.ops_in_window:
         return ranks
@@ -150,11 +200,6 @@ def _links_part(figures: dict[str, Figure], analysis: Analysis) -> list[str]:
     return [f"<h2>Links over time</h2><p>{text}</p>", _room("links", figures["links"])]
 
 
-def _gpu_memory(summary: dict[str, Any]) -> int | None:
-    size = summary.get("gpu_memory_bytes")
-    return size if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 2**60 else None
-
-
 def _gantt(chart: Timeline) -> dict[str, Any]:
     """The data that the script draws the chart from."""
     window, ops = (chart.chart.begin_ps, chart.chart.end_ps), chart.ops
@@ -174,7 +219,8 @@ def _gantt(chart: Timeline) -> dict[str, Any]:
         "merged": packed(chart.merged.ravel() + 1, "u2"), "busy": packed((100 * chart.busy).round().ravel(), "u1"),
         "column_ps": chart.column_ps, "bins": chart.merged.shape[1], "levels": LEVELS, "scale": _scale(chart.chart.kinds),
         "gap": 4 if len(labels) <= _FEW_ROWS else 1, "first_row": [first[row.rank] for row in chart.chart.rows],
-        "path_ps": packed(chart.path_ps, "f8"), "path_row": packed(chart.path_row, "i4"), "layout": _gantt_layout(chart, labels, window),
+        "path_ps": packed(chart.path.time_ps, "f8"), "path_row": packed(chart.path.row, "i4"),
+        "layout": _gantt_layout(chart, labels, window),
     }  # fmt: skip
 
 
@@ -193,5 +239,6 @@ def _gantt_layout(chart: Timeline, labels: list[str], window: tuple[int, int]) -
             "fixedrange": few, "showgrid": False}  # fmt: skip
     if not few:
         first = {row.rank: label for row, label in reversed(list(zip(chart.chart.rows, labels, strict=True)))}
-        axis |= {"tickvals": list(first.values()), "ticktext": [f"rank {rank}" for rank in first], "tickfont": {"size": 9}}
+        ranks = {row.rank: row.rank_label for row in chart.chart.rows}
+        axis |= {"tickvals": list(first.values()), "ticktext": list(ranks.values()), "tickfont": {"size": 9}}
     return {**layout, "yaxis": axis, "plot_bgcolor": "#F1F1F1"}

@@ -154,6 +154,6 @@ for (const [name, figure] of Object.entries(DATA.figures)) {
   Plotly.newPlot(drawn[name], figure.data, figure.layout, quiet);
 }
 const main = gantt(DATA.gantt);
-const overTime = ["memory", "links"].filter(name => name in drawn).map(name => drawn[name]);
+const overTime = ["activity", "memory", "links"].filter(name => name in drawn).map(name => drawn[name]);
 follow([main.div, ...overTime], DATA.gantt.begin_end, main.redraw);
 """

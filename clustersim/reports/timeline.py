@@ -6,7 +6,7 @@ columns, per row; the path as a line. The script of the page draws as bars what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,9 @@ import pandas as pd
 
 from clustersim.analysis.answer import Analysis
 from clustersim.errors import InputError
+from clustersim.plots.critical import Corners, corners, sampled
 from clustersim.plots.density import FAINTEST, coverage
-from clustersim.plots.layout import COMMUNICATION, COMPUTE, Boxes, Chart, layout
+from clustersim.plots.layout import Boxes, Chart, layout, row_of_op
 
 MAX_OPS = 200_000
 """Ops that the page knows one by one."""
@@ -39,8 +40,8 @@ class Timeline:
     """``ops``: row (of ``chart.rows``), kind (of ``chart.kinds``), shade, start_ps, end_ps, stage, layer, micro_batch, bytes, name,
 
     stream, slack_ps (-1 where unknown), critical; ``ops_in_window`` counts those that take time on the shown ranks, ``known`` or not.
-    ``merged[row, bin]``: the kind that fills most of a column, -1 for none; ``busy``: how much of it, 0..1. ``path_ps`` and ``path_row``:
-    corners of the critical path, row -1 where its rank is not shown.
+    ``merged[row, bin]``: the kind that fills most of a column, -1 for none; ``busy``: how much of it, 0..1. ``path``: the critical
+    path.
     """
 
     chart: Chart
@@ -49,16 +50,23 @@ class Timeline:
     narrow: int
     merged: np.ndarray
     busy: np.ndarray
-    path_ps: np.ndarray
-    path_row: np.ndarray
+    path: Corners
 
     @property
     def column_ps(self) -> float:
         return (self.chart.end_ps - self.chart.begin_ps) / self.merged.shape[1]
 
 
-def timeline(ops: pd.DataFrame, analysis: Analysis, ranks: Sequence[int] | None = None, max_ops: int = MAX_OPS) -> Timeline:
+def timeline(
+    ops: pd.DataFrame,
+    analysis: Analysis,
+    ranks: Sequence[int] | None = None,
+    max_ops: int = MAX_OPS,
+    copies: Mapping[int, int] | None = None,
+) -> Timeline:
     """The chart of the window of the analysis, of these ranks (all, or a sample of many, where None); ``ops`` are those analysed.
+
+    ``copies``: by rank how many ranks of the job it stands for.
 
     InputError as for :func:`clustersim.plots.layout.layout`, and for a column that does not hold whole numbers.
     """
@@ -66,32 +74,17 @@ def timeline(ops: pd.DataFrame, analysis: Analysis, ranks: Sequence[int] | None 
     for name in _WHOLE:
         if not pd.api.types.is_integer_dtype(ops[name]) or ops[name].hasnans:
             raise InputError(f"ops: column {name}: expected whole numbers")
-    chart = layout(ops, ranks=ranks, begin_ps=analysis.window[0], end_ps=analysis.window[1])
-    row = _row_of_op(ops, chart)
+    chart = layout(ops, ranks=ranks, begin_ps=analysis.window[0], end_ps=analysis.window[1], copies=copies)
+    row = row_of_op(ops, chart)
     table = _table(ops, analysis, row, chart)
     length = (table["end_ps"] - table["start_ps"]).to_numpy()
     narrow = length * NARROW < chart.end_ps - chart.begin_ps
     merged, busy = _merged(table[narrow], chart)
-    path_ps, path_row = _path(analysis, row, chart)
+    path = corners(analysis.path, ops, chart)
+    if len(path.time_ps) > _MAX_PATH:
+        path = sampled(path, _MAX_PATH // 2)
     known = length > (np.partition(length, -max_ops - 1)[-max_ops - 1] if len(length) > max_ops else 0)
-    return Timeline(chart, table[known].reset_index(drop=True), len(table), int(narrow.sum()), merged, busy, path_ps, path_row)
-
-
-def _row_of_op(ops: pd.DataFrame, chart: Chart) -> np.ndarray:
-    """The row of each op, -1 where it has none."""
-    shown = np.array(chart.shown_ranks)
-    families = sorted({row.family for row in chart.rows})
-    rows = np.full((len(shown) + 1, len(families) + 1), -1)
-    for number, one in enumerate(chart.rows):
-        rows[np.searchsorted(shown, one.rank), families.index(one.family)] = number
-    stream, names = pd.factorize(ops["stream"])
-    family_of = [str(name).split(":", 1)[0] for name in names]
-    if COMMUNICATION in families:
-        family_of = [name if name == COMPUTE else COMMUNICATION for name in family_of]
-    family = np.array([families.index(name) if name in families else len(families) for name in family_of])[stream]
-    rank = ops["rank"].to_numpy()
-    place = np.minimum(np.searchsorted(shown, rank), len(shown) - 1)
-    return rows[np.where(shown[place] == rank, place, len(shown)), family]
+    return Timeline(chart, table[known].reset_index(drop=True), len(table), int(narrow.sum()), merged, busy, path)
 
 
 def _table(ops: pd.DataFrame, analysis: Analysis, row: np.ndarray, chart: Chart) -> pd.DataFrame:
@@ -137,23 +130,6 @@ def _merged(narrow: pd.DataFrame, chart: Chart) -> tuple[np.ndarray, np.ndarray]
         kind[first : first + count] = np.where(total > 0, covered.argmax(axis=1), -1)
         busy[first : first + count] = np.minimum(total, 1.0)
     return kind, busy
-
-
-def _path(analysis: Analysis, row: np.ndarray, chart: Chart) -> tuple[np.ndarray, np.ndarray]:
-    """Times and rows of the corners of the path in the window; pieces that follow on one row are one."""
-    path = analysis.path
-    start, end = (np.clip(path[name].to_numpy(), chart.begin_ps, chart.end_ps) for name in ("start_ps", "end_ps"))
-    at = pd.Index(analysis.numbers).get_indexer(path["op"])
-    rows = np.where(at >= 0, row[np.maximum(at, 0)], -1)
-    start, end, rows = (column[start < end] for column in (start, end, rows))
-    if not len(rows):
-        return start, rows
-    first = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
-    start, rows, end = start[first], rows[first], end[np.append(first[1:], len(rows)) - 1]
-    if len(rows) * 2 > _MAX_PATH:
-        times = np.linspace(chart.begin_ps, chart.end_ps, _MAX_PATH // 2 + 1)
-        rows, start, end = rows[np.clip(np.searchsorted(start, times[:-1], side="right") - 1, 0, None)], times[:-1], times[1:]
-    return np.stack([start, end], axis=1).ravel(), np.repeat(rows, 2)
 
 
 def level(busy: np.ndarray) -> np.ndarray:

@@ -22,7 +22,8 @@ def analysis_rows(analysis: Analysis) -> list[Row]:
     compute, exposed, idle = (analysis.mean(f"{name}_ps") for name in ("compute", "exposed", "idle"))
     hidden, communication = analysis.mean("hidden_ps"), analysis.mean("communication_ps")
     rows = [
-        ("window", _time(window), "What this page is about. For every rank: compute + exposed communication + idle = window, exactly."),
+        ("window", _time(window),
+         f"What this page is about: {analysis.facts.window}. For every rank: compute + exposed communication + idle = window, exactly."),
         ("compute", _of(compute, window), "A rank computes; mean over ranks."),
         ("exposed communication", _of(exposed, window), "A rank communicates and does not compute: what more overlap can win."),
         ("idle", _of(idle, window), "A rank neither computes nor communicates: bubbles of the pipeline, and waiting for other ranks."),
@@ -69,7 +70,7 @@ def summary_rows(summary: dict[str, Any]) -> list[Row]:
         ("HFU", "hfu", percent, "The same with all operations that the GPU carries out, recompute counted."),
         ("peak memory", "peak_memory_bytes", units.size_text, "The most that any rank holds at a time; see the chart below."),
         ("GPUs", "ranks", lambda x: f"{x:,.0f}", "Ranks of the job. Ranks that are alike by symmetry are simulated once."),
-        ("GPUs simulated", "simulated_ranks", lambda x: f"{x:,.0f}", "Those that the charts and means of this page are about."),
+        ("GPUs simulated", "simulated_ranks", lambda x: f"{x:,.0f}", "Those in the charts, each for all that are like it."),
     )  # fmt: skip
     numbers = ((name, number(summary, key), text, meaning) for name, key, text, meaning in shown)
     rows = [(name, text(value), meaning) for name, value, text, meaning in numbers if value is not None]

@@ -1,11 +1,14 @@
-"""A trace as a folder of Parquet tables."""
+"""A trace as a folder of Parquet tables; a run folder, which says more of the run beside them."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -13,7 +16,55 @@ from clustersim.errors import InputError
 from clustersim.trace.trace import Trace
 
 TABLES = ("ops", "dependencies", "links", "memory")
+OPTIONAL = {"link_totals": ("link", "kind", "links", "capacity_bytes_s"), "ranks": ("rank", "simulated_as")}
 _NEEDED = {"ops": {"rank", "stream", "kind", "start_ps", "end_ps"}, "memory": {"rank", "time_ps", "bytes", "what"}}
+
+
+@dataclass(frozen=True)
+class RunData:
+    """All that a run folder holds, or an export of one.
+
+    ``link_totals`` (:func:`~clustersim.analysis.summary.link_totals`) and ``ranks`` (rank of the job, rank simulated_as) are None, the
+    documents ``summary`` and ``manifest`` empty, where it has none.
+    """
+
+    trace: Trace
+    link_totals: pd.DataFrame | None = None
+    ranks: pd.DataFrame | None = None
+    summary: dict[str, Any] = field(default_factory=dict)
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+
+def steps_of(manifest: dict[str, Any]) -> int:
+    """Steps in a row in the trace; 1 where nothing says, or where a part of the time was cut out.
+
+    >>> steps_of({"inputs": {"steps": 3}}), steps_of({"inputs": {"steps": 3}, "cut": {"from_s": 1.0}}), steps_of({})
+    (3, 1, 1)
+    """
+    inputs = manifest.get("inputs")
+    steps = inputs.get("steps", 1) if isinstance(inputs, dict) else 1
+    in_time = not {"from_s", "until_s"}.isdisjoint(cut_of(manifest))
+    return steps if type(steps) is int and steps > 0 and not in_time else 1
+
+
+def cut_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What part of a run this is: ``ranks``, ``from_s``, ``until_s``, each where it was cut so; empty for a whole one.
+
+    >>> cut_of({"cut": {"ranks": [0, 1]}}), cut_of({})
+    ({'ranks': [0, 1]}, {})
+    """
+    cut = manifest.get("cut")
+    return cut if isinstance(cut, dict) else {}
+
+
+def job_ranks_of(summary: dict[str, Any]) -> int | None:
+    """Ranks of the whole job; None where nothing says.
+
+    >>> job_ranks_of({"ranks": 8}), job_ranks_of({"ranks": "many"})
+    (8, None)
+    """
+    ranks = summary.get("ranks")
+    return ranks if type(ranks) is int and ranks > 0 else None
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> Path:
@@ -63,12 +114,41 @@ def read_trace(folder: Path) -> Trace:
         path = folder / f"{name}.parquet"
         if not path.is_file():
             raise InputError(f"{path}: no such file; a run folder holds {', '.join(f'{t}.parquet' for t in TABLES)}")
-        try:
-            tables[name] = pd.read_parquet(path)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: not a readable Parquet table: {' '.join(str(error).split())[:120]}") from None
-    for name, needed in _NEEDED.items():
-        missing = needed - set(tables[name].columns)
-        if missing:
-            raise InputError(f"{folder / name}.parquet: columns missing: {', '.join(sorted(missing))}")
+        tables[name] = _table(path, tuple(sorted(_NEEDED.get(name, ()))))
     return Trace(**tables)
+
+
+def read_run(folder: Path) -> RunData:
+    """Read a run folder with all that it has beside the trace; InputError naming what is missing or damaged."""
+    trace = read_trace(folder)
+    paths = {name: folder / f"{name}.parquet" for name in OPTIONAL}
+    tables = {name: _table(path, OPTIONAL[name]) if path.is_file() else None for name, path in paths.items()}
+    return RunData(trace, **tables, **{name: _document(folder / f"{name}.json") for name in ("summary", "manifest")})
+
+
+def _table(path: Path, needed: tuple[str, ...]) -> pd.DataFrame:
+    try:
+        table = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable Parquet table: {' '.join(str(error).split())[:120]}") from None
+    missing = [name for name in needed if name not in table]
+    if missing:
+        raise InputError(f"{path}: columns missing: {', '.join(missing)}")
+    return table
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """An empty one where there is no such file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not readable JSON: {' '.join(str(error).split())[:120]}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: expected a JSON object")
+    return found
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")

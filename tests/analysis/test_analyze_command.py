@@ -52,7 +52,9 @@ def test_files(cli, runs):
     assert "files:" in result.out
     slack, path = pd.read_parquet("out/slack.parquet"), pd.read_parquet("out/critical_path.parquet")
     assert (slack["slack_ps"] >= 0).all() and len(slack) == len(pd.read_parquet("a/ops.parquet"))
-    assert json.load(open("out/analysis.json"))["critical_path"]["pieces"] == len(path)
+    document = json.load(open("out/analysis.json"))
+    assert document["critical_path"]["pieces"] == len(path)
+    assert document["links_over_time"] == pd.read_parquet("out/links_over_time.parquet").to_dict("records")
 
 
 def test_window_and_step(cli, runs):
@@ -97,6 +99,9 @@ def test_profiler_files(cli, tmp_path):
         (["a", "--step", "-1"], "--step"),
         (["a", "--step", "0", "--to", "1 ms"], "--step: not together"),
         (["a", "--jsn"], "unknown argument '--jsn'"),
+        (["a", "--from", "-1s"], "--from: -1s is before the trace begins; allowed: 0 s and later"),
+        (["a", "--to", "-1 ms"], "--to: -1 ms is before the trace begins"),
+        (["--diff", "a", "b", "--definition", "hta"], "leave --definition hta out"),
     ],
 )
 def test_wrong_input_is_one_line(cli, runs, tmp_path, arguments, message):
@@ -104,6 +109,21 @@ def test_wrong_input_is_one_line(cli, runs, tmp_path, arguments, message):
     result = cli("analyze", *arguments)
     assert result.status == 2 and not result.out
     assert message in result.err and len(result.err.splitlines()) == 1
+
+
+def test_strange_ops_are_said(cli, runs):
+    ops = pd.read_parquet("a/ops.parquet")
+    first = ops[(ops["rank"] == 0) & (ops["stream"] == "compute")].sort_values("start_ps").index[:2]
+    kinds = ops["kind"].astype(str)
+    kinds[first[0]] = "froward"
+    end = ops["end_ps"].copy()
+    end[first[0]] = ops["start_ps"][first[1]] + 1
+    ops.assign(kind=kinds, end_ps=end).to_parquet("a/ops.parquet")
+    pd.read_parquet("a/dependencies.parquet")[:0].to_parquet("a/dependencies.parquet")
+    assert cli("analyze", "a").err.splitlines() == [
+        "warning: a: 1 ops of unknown kinds (froward) count as neither compute nor communication",
+        "warning: a: 1 ops begin before another of their stream ends: merged where time is counted",
+    ]
 
 
 def test_a_damaged_run_folder(cli, runs):

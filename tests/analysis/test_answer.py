@@ -8,8 +8,9 @@ import pytest
 from clustersim.analysis.answer import analyze
 from clustersim.analysis.answer_links import link_use, utilization_during
 from clustersim.analysis.answer_text import document, limits
-from clustersim.analysis.answer_window import step_window
+from clustersim.analysis.answer_window import run_window
 from clustersim.analysis.diff import changes, difference, difference_document
+from clustersim.analysis.facts import TraceFacts
 from clustersim.analysis.intervals import union
 from clustersim.errors import InputError
 from tests.analysis.test_streams import trace
@@ -41,6 +42,11 @@ def test_compute_limits_when_it_is_nearly_all():
     assert limits(analyze(unit_cost(4, 1, 2, "standard").trace)) == "compute: 100 % of the step is compute"
     almost = trace((0, "compute", "forward", 0, 95, 0, ""), (0, "data", "reduce", 95, 100, 0, "g"))
     assert limits(analyze(almost)) == "compute: 95 % of the step is compute; the largest loss is 5 % exposed gradient reduction"
+
+
+def test_compute_comes_first_from_three_quarters_of_the_step():
+    step = trace((0, "compute", "forward", 0, 81, 0, ""), (0, "data", "reduce", 81, 100, 0, "g"))
+    assert limits(analyze(step)) == "compute: 81 % of the step is compute; the largest loss is 19 % exposed gradient reduction"
 
 
 def test_a_pipeline_is_limited_by_its_bubble():
@@ -93,6 +99,44 @@ def test_parts_of_the_document_add_up():
     assert sum(figures["critical_path"]["by_kind_s"].values()) == pytest.approx(figures["critical_path"]["length_s"])
 
 
+def test_links_over_time():
+    """97 % from 2 to 8 s of 8: 60 bins, of which the first quarter is empty."""
+    rows = document(analyze(reduction(6), None, TOTALS))["links_over_time"]
+    assert {row["kind"] for row in rows} == {"network"} and [row["begin_s"] for row in rows[:2]] == [0, pytest.approx(8 / 60)]
+    assert [row["mean_utilization"] for row in rows] == [0.0] * 15 + [pytest.approx(0.97)] * 45
+    assert [row["busiest_utilization"] for row in rows[14:16]] == [0, pytest.approx(0.97)]
+
+
+def test_the_peak_of_memory_and_when():
+    step = trace((0, "compute", "forward", 0, 8 * S, 0, ""), (1, "compute", "forward", 0, 8 * S, 0, ""))
+    held = pd.DataFrame({"rank": 0, "time_ps": [0, 2 * S, 5 * S], "bytes": [10, 7, -7], "what": "weights"})
+    rows = document(analyze(type(step)(step.ops, step.dependencies, step.links, held)))["ranks"]
+    assert [(row["peak_memory_bytes"], row["peak_memory_at_s"]) for row in rows] == [(17, 2), (None, None)]
+
+
+def test_bandwidths_of_a_simulated_trace():
+    """Two ranks send 6 GB each in 4 s, one of them after a wait of 2 s."""
+    step = trace(*((rank, "data", "reduce", 2 * S, 6 * S, (1 - rank) * 2 * S, "0-1") for rank in (0, 1)))
+    ops = step.ops.assign(bytes=6 * 10**9)
+    assert document(analyze(type(step)(ops, step.dependencies, step.links, step.memory)))["collectives"] == [
+        {"collective": "reduce", "group": None, "count": 2, "bytes": 12 * 10**9, "time_s": 8, "wait_s": 2, "algbw_bytes_s": None,
+         "busbw_bytes_s": 1.5e9}
+    ]  # fmt: skip
+
+
+def test_means_are_over_the_ranks_of_the_job():
+    """Rank 0 stands for three and computes 4 of 10 s, rank 1 for itself 8; both reduce for 2 s without hiding it."""
+    step = trace(
+        (0, "compute", "forward", 0, 4 * S, 0, ""), (1, "compute", "forward", 0, 8 * S, 0, ""),
+        (0, "data", "reduce", 8 * S, 10 * S, 4 * S, "0-1"), (1, "data", "reduce", 8 * S, 10 * S, 0, "0-1"),
+    )  # fmt: skip
+    figures = document(analyze(step, facts=TraceFacts(stands_for={0: 3, 1: 1})))
+    assert (figures["compute_s"], figures["exposed_communication_s"], figures["wait_s"]) == (5, {"data": 2}, 3)
+    assert sum(figures["idle_s"].values()) == 3 and figures["bubble_of_total"] == 0.5
+    assert figures["communication"][0]["compute_under_communication"] == 0
+    assert [row["stands_for"] for row in figures["ranks"]] == [3, 1]
+
+
 def test_twice_the_same():
     run = simulated(JOB)
     assert document(analyze(run.trace, None, run.links)) == document(analyze(run.trace, None, run.links))
@@ -112,18 +156,19 @@ def test_what_changed():
 def test_a_window():
     found = analyze(reduction(6), (3 * S, 5 * S), TOTALS)
     assert found.ranks[["compute_ps", "exposed_ps", "idle_ps"]].values.tolist() == [[S, S, 0]]
-    assert document(found)["critical_path"]["by_kind_s"] == {"reduce": 2}
+    path = document(found)["critical_path"]
+    assert (path["by_kind_s"], path["length_s"], path["pieces"]) == ({"reduce": 2}, 2, 1)
     with pytest.raises(InputError, match="no time of the trace"):
         analyze(reduction(6), (8 * S, 9 * S))
 
 
 def test_steps_follow_one_another():
     run = unit_cost(4, 2, 4, "standard", extra="steps: 3")
-    windows = [step_window(run.trace.ops, step, 3) for step in range(3)]
+    windows = [run_window(run.trace.ops, 3, step=step)[0] for step in range(3)]
     assert windows[0][0] == 0 and windows[-1][1] == run.trace.makespan_ps
     assert all(one[1] == other[0] for one, other in zip(windows, windows[1:], strict=False))
     with pytest.raises(InputError, match="no step 3; allowed: 0 to 2"):
-        step_window(run.trace.ops, 3, 3)
+        run_window(run.trace.ops, 3, step=3)
 
 
 def test_links_without_a_known_capacity_are_left_out():

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clustersim.analysis.facts import TraceFacts
 from clustersim.analysis.idle import CAUSES, idle_causes
 from clustersim.analysis.overlap import rank_split, sweeps
 from clustersim.analysis.path import build_graph
@@ -21,7 +22,7 @@ def found(step, window=None):
     joined = find_activities(ops)
     graph = build_graph(ops, joined, step.dependencies)
     [cut] = sweeps(ops, window or whole_window(ops))
-    idle = idle_causes(ops, joined, graph, cut)
+    idle = idle_causes(ops, joined, graph, cut, TraceFacts())
     assert (idle.causes[list(CAUSES)].sum(axis=1) == rank_split(cut)["idle_ps"]).all()
     assert (idle.causes[list(CAUSES)] >= 0).all().all()
     return idle
@@ -56,8 +57,8 @@ def test_waiting_for_a_peer_between_compute():
         dependencies=[(2, 0), (3, 1), (4, 2), (5, 3)],
     )  # fmt: skip
     assert causes(step) == {0: {"peer": 4, "drain": 1}, 1: {}}
-    assert found(step).waited_for_ps.tolist() == [0, 4]
-    assert causes(step, (3, 8)) == {0: {"nothing": 3}, 1: {}}, "a rank that computes nothing in the window"
+    assert [column.tolist() for column in found(step).waits] == [[2], [2], [6]]
+    assert causes(step, (3, 8)) == {0: {"peer": 3}, 1: {}}, "whatever the window, it waits for the same"
 
 
 def test_waits_are_followed_through_a_chain():
@@ -79,7 +80,7 @@ def test_waiting_for_a_rank_that_a_contended_link_holds_up():
     )  # fmt: skip
     idle = found(step)
     assert causes(step)[0] == {"peer": 3, "contention": 3}
-    assert idle.contended_ps.tolist() == [0, 3] and idle.waited_for_ps.tolist() == [0, 6]
+    assert idle.contended_ps.tolist() == [0, 3] and [column.tolist() for column in idle.waits] == [[3], [1], [7]]
 
 
 def test_no_reason_in_the_trace():

@@ -5,6 +5,8 @@ import pandas as pd
 
 from clustersim.exporters.selection import complete
 from clustersim.program.kinds import KINDS
+from clustersim.simulation import manifest
+from clustersim.trace.files import RunData
 from clustersim.trace.trace import Trace
 from tests.helpers import simulated
 
@@ -30,6 +32,12 @@ JOBS = {"pipeline": PIPELINE, "sharded": SHARDED, "delayed": DELAYED}
 
 def trace_of(text: str, fold: bool = False) -> Trace:
     return complete(simulated(text, fold).trace)
+
+
+def run_of(text: str, fold: bool = False) -> RunData:
+    """All that its run folder would hold."""
+    run = simulated(text, fold)
+    return RunData(complete(run.trace), run.links, summary=run.summary, manifest=manifest(run.experiment))
 
 
 def every_kind(ranks: int = 2, rounds: int = 3) -> Trace:

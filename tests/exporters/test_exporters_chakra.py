@@ -3,9 +3,12 @@
 import json
 import struct
 
+import pandas as pd
 import pytest
 
 from clustersim.exporters.chakra import export
+from clustersim.exporters.selection import complete
+from clustersim.trace.trace import Trace
 from tests.exporters.samples import JOBS, every_kind, trace_of
 
 # Of et_def.proto: fields that are numbers, packed numbers, texts; the values of AttributeProto by field.
@@ -159,3 +162,12 @@ def test_the_parser_here_refuses_what_is_cut():
     [part, *_] = export(every_kind()).parts
     with pytest.raises((AssertionError, IndexError)):
         read(b"".join(part.chunks())[:-1])
+
+
+def test_the_order_of_the_data_stream_makes_no_circle():
+    """Its ops at one instant run in the order in which they can, whatever their numbers."""
+    ops = pd.DataFrame({"op": [0, 1], "rank": 0, "stream": "data", "kind": "reduce", "start_ps": 5, "end_ps": 5, "bytes": 0})
+    none = every_kind()
+    trace = complete(Trace(ops, pd.DataFrame({"op": [0], "on": [1]}), none.links, none.memory[:0]))
+    [part, _] = export(trace).parts
+    assert {one["id"]: (one["data"], one["control"]) for one in read(b"".join(part.chunks()))} == {0: ([1], []), 1: ([], [])}

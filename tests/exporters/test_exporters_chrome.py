@@ -8,6 +8,7 @@ import pytest
 
 from clustersim.exporters.chrome import export
 from clustersim.exporters.selection import select
+from clustersim.trace.files import RunData
 from tests.exporters.samples import JOBS, every_kind, trace_of
 
 TRACES = [*JOBS, "every kind"]
@@ -19,7 +20,7 @@ def trace(request):
 
 
 def events(trace) -> list[dict]:
-    [part] = export(trace, "t.json").parts
+    [part] = export(RunData(trace), "t.json").parts
     return json.loads(b"".join(part.chunks()), parse_float=Decimal)["traceEvents"]
 
 

@@ -95,7 +95,7 @@ def test_what_occupies_no_device(tmp_path):
     imported = load_kineto(path)
     assert imported.trace.ops["kind"].tolist() == ["kernel", "copy"] and imported.trace.ops["bytes"].tolist() == [0, 64]
     notes = "\n".join(imported.notes)
-    assert "1 synchronisation events occupy no device" in notes and "1 mtia_thing" in notes and "no ProfilerStep" in notes
+    assert "1 synchronisation events occupy no device" in notes and "1 mtia_thing" in notes and "ProfilerStep" not in notes
 
 
 def test_unclassified_is_reported(tmp_path):
@@ -176,6 +176,34 @@ def test_ranks(tmp_path):
     names = imported.trace.ops.set_index("rank")["name"].astype(str).to_dict()
     assert names == {0: "d", 2: "c", 5: "a", 10: "b"}
     assert any(note.startswith("other.json: says no rank") for note in imported.notes)
+
+
+@pytest.mark.parametrize("rank", [-1, "two", True, 2**40])
+def test_a_rank_that_is_none_is_shown(tmp_path, rank):
+    imported = load_kineto(write(tmp_path / "t.json", event(), rank=rank))
+    assert f"t.json: says no rank (distributedInfo.rank is {rank!r}, and no rank): taken for rank 0" in imported.notes
+
+
+def test_missing_ranks_are_counted_not_capped(tmp_path):
+    imported = load_kineto(write(tmp_path / "t.json", event(), rank=None, distributedInfo={"rank": 2, "world_size": 10**9}))
+    assert imported.notes == ("999999999 of 1000000000 ranks are not given (0, 1, 3 and 999999996 more): no waits in their collectives",)
+
+
+@pytest.mark.parametrize("block", [16, 1 << 20])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"traceEvents": [EVENT, EVENT], "a": WRONG}',
+        '{"traceEvents": [EVENT, {"ph": WRONG}]}',
+        '{"a": WRONG, "traceEvents": []}',
+        "[EVENT] WRONG",
+    ],
+)
+def test_the_place_of_an_error_is_that_in_the_file(tmp_path, text, block):
+    text = text.replace("EVENT", json.dumps(event("g\u00e9mm"), ensure_ascii=False)).encode()
+    (tmp_path / "t.json").write_bytes(text)
+    with pytest.raises(InputError, match=f"at byte {text.index(b'WRONG')}: "):
+        read_events(tmp_path / "t.json", block)
 
 
 def test_streams_of_several_devices(tmp_path):

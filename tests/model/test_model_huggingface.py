@@ -386,6 +386,194 @@ def test_missing_key_of_a_mixture_is_named(write, base, key):
     assert str(caught.value) == f"{path}: key '{key}' is missing"
 
 
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "mixtral-8x22b", "qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3"])
+def test_preset_of_a_mixture_is_its_file(write, name):
+    loaded = load_config(write(PUBLISHED[name][0], f"{name}.json"))
+    known = preset(name)
+    assert replace(loaded, sequence=known.sequence) == known
+
+
+def test_length_before_stretching_of_deepseek(write):
+    assert load_config(write(DEEPSEEK_V3)).sequence == 4096
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        ({}, list(range(8))),
+        ({"decoder_sparse_step": 2}, [1, 3, 5, 7]),
+        ({"decoder_sparse_step": 3}, [2, 5]),
+        ({"mlp_only_layers": [0, 1]}, [2, 3, 4, 5, 6, 7]),
+        ({"mlp_only_layers": [1], "decoder_sparse_step": 2}, [3, 5, 7]),
+        ({"mlp_only_layers": [0, 1, 2, 3, 4, 5, 6]}, [7]),
+        ({"mlp_only_layers": list(range(8))}, []),
+        ({"num_experts": 0}, []),
+    ],
+)
+def test_layers_with_experts_of_qwen(write, changes, expected):
+    model = load_config(write({**QWEN3_MOE, "num_hidden_layers": 8, **changes}))
+    assert [layer for layer in range(8) if model.is_moe(layer)] == expected
+    assert model.moe_layers == len(expected)
+
+
+@pytest.mark.parametrize("first, every, expected", [(3, 1, [3, 4, 5, 6, 7]), (0, 3, [0, 3, 6]), (1, 3, [3, 6]), (8, 1, []), (9, 1, [])])
+def test_layers_with_experts_of_deepseek(write, first, every, expected):
+    changes = {"num_hidden_layers": 8, "first_k_dense_replace": first, "moe_layer_freq": every}
+    model = load_config(write({**DEEPSEEK_V3, **changes}))
+    assert [layer for layer in range(8) if model.is_moe(layer)] == expected
+
+
+def test_multimodal_file_around_a_mixture(write):
+    assert load_config(write({"model_type": "kimi_k25", "text_config": DEEPSEEK_V3})).parameters == 671_026_419_200
+
+
+@pytest.mark.parametrize(
+    "base, key, value, problem",
+    [
+        (QWEN3_MOE, "num_experts_per_tok", 129, "expected at most num_experts (128), got 129"),
+        (QWEN3_MOE, "num_experts_per_tok", 0, "expected a whole number from 1 to 100,000, got 0"),
+        (QWEN3_MOE, "num_experts", -1, "expected a whole number from 0 to 100,000, got -1"),
+        (QWEN3_MOE, "num_experts", "many", "expected a whole number, got 'many'"),
+        (QWEN3_MOE, "moe_intermediate_size", 0, "expected a whole number from 1 to 100,000,000, got 0"),
+        (QWEN3_MOE, "decoder_sparse_step", 0, "expected a whole number from 1 to 100,000, got 0"),
+        (QWEN3_MOE, "mlp_only_layers", [5], "expected layers with experts at one distance up to the last"),
+        (QWEN3_MOE, "mlp_only_layers", [47], "expected layers with experts at one distance up to the last"),
+        (QWEN3_MOE, "mlp_only_layers", ["5"], "expected a list of layers, counted from 0, got a list"),
+        (QWEN3_MOE, "mlp_only_layers", 5, "expected a list of layers, counted from 0, got 5"),
+        (MIXTRAL_8X22B, "num_experts_per_tok", 9, "expected at most num_local_experts (8), got 9"),
+        (DEEPSEEK_V3, "first_k_dense_replace", -1, "expected a whole number from 0 to 100,000, got -1"),
+        (DEEPSEEK_V3, "moe_layer_freq", [0, 1], "expected a whole number, got a list"),
+        (DEEPSEEK_V3, "n_shared_experts", -1, "expected a whole number from 0 to 100,000, got -1"),
+        (DEEPSEEK_V3, "attention_bias", True, "latent attention with biases is not supported; allowed: false, got True"),
+        (DEEPSEEK_V3, "kv_lora_rank", 0, "expected a whole number from 1 to 100,000,000, got 0"),
+        (DEEPSEEK_V3, "q_lora_rank", -1, "expected a whole number from 1 to 100,000,000, got -1"),
+        (DEEPSEEK_V3, "v_head_dim", 1.5, "expected a whole number, got 1.5"),
+    ],
+)
+def test_wrong_value_of_a_mixture_is_refused_at_its_line(write, base, key, value, problem):
+    path = write({**base, key: value})
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(f"{path}:{2 + list(base).index(key)}: {key}: {problem}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "base, key",
+    [
+        (MIXTRAL_8X22B, "num_local_experts"),
+        (MIXTRAL_8X22B, "num_experts_per_tok"),
+        (QWEN3_MOE, "num_experts"),
+        (QWEN3_MOE, "moe_intermediate_size"),
+        (DEEPSEEK_V3, "n_routed_experts"),
+        (DEEPSEEK_V3, "first_k_dense_replace"),
+        (DEEPSEEK_V3, "kv_lora_rank"),
+        (DEEPSEEK_V3, "qk_nope_head_dim"),
+        (DEEPSEEK_V3, "qk_rope_head_dim"),
+        (DEEPSEEK_V3, "v_head_dim"),
+    ],
+)
+def test_missing_key_of_a_mixture_is_named(write, base, key):
+    path = write(without(base, key))
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path}: key '{key}' is missing"
+
+
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "mixtral-8x22b", "qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3"])
+def test_preset_of_a_mixture_is_its_file(write, name):
+    loaded = load_config(write(PUBLISHED[name][0], f"{name}.json"))
+    known = preset(name)
+    assert replace(loaded, sequence=known.sequence) == known
+
+
+def test_length_before_stretching_of_deepseek(write):
+    assert load_config(write(DEEPSEEK_V3)).sequence == 4096
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        ({}, list(range(8))),
+        ({"decoder_sparse_step": 2}, [1, 3, 5, 7]),
+        ({"decoder_sparse_step": 3}, [2, 5]),
+        ({"mlp_only_layers": [0, 1]}, [2, 3, 4, 5, 6, 7]),
+        ({"mlp_only_layers": [1], "decoder_sparse_step": 2}, [3, 5, 7]),
+        ({"mlp_only_layers": [0, 1, 2, 3, 4, 5, 6]}, [7]),
+        ({"mlp_only_layers": list(range(8))}, []),
+        ({"num_experts": 0}, []),
+    ],
+)
+def test_layers_with_experts_of_qwen(write, changes, expected):
+    model = load_config(write({**QWEN3_MOE, "num_hidden_layers": 8, **changes}))
+    assert [layer for layer in range(8) if model.is_moe(layer)] == expected
+    assert model.moe_layers == len(expected)
+
+
+@pytest.mark.parametrize("first, every, expected", [(3, 1, [3, 4, 5, 6, 7]), (0, 3, [0, 3, 6]), (1, 3, [3, 6]), (8, 1, []), (9, 1, [])])
+def test_layers_with_experts_of_deepseek(write, first, every, expected):
+    changes = {"num_hidden_layers": 8, "first_k_dense_replace": first, "moe_layer_freq": every}
+    model = load_config(write({**DEEPSEEK_V3, **changes}))
+    assert [layer for layer in range(8) if model.is_moe(layer)] == expected
+
+
+def test_multimodal_file_around_a_mixture(write):
+    assert load_config(write({"model_type": "kimi_k25", "text_config": DEEPSEEK_V3})).parameters == 671_026_419_200
+
+
+@pytest.mark.parametrize(
+    "base, key, value, problem",
+    [
+        (QWEN3_MOE, "num_experts_per_tok", 129, "expected at most num_experts (128), got 129"),
+        (QWEN3_MOE, "num_experts_per_tok", 0, "expected a whole number from 1 to 100,000, got 0"),
+        (QWEN3_MOE, "num_experts", -1, "expected a whole number from 0 to 100,000, got -1"),
+        (QWEN3_MOE, "num_experts", "many", "expected a whole number, got 'many'"),
+        (QWEN3_MOE, "moe_intermediate_size", 0, "expected a whole number from 1 to 100,000,000, got 0"),
+        (QWEN3_MOE, "decoder_sparse_step", 0, "expected a whole number from 1 to 100,000, got 0"),
+        (QWEN3_MOE, "mlp_only_layers", [5], "expected layers with experts at one distance up to the last"),
+        (QWEN3_MOE, "mlp_only_layers", [47], "expected layers with experts at one distance up to the last"),
+        (QWEN3_MOE, "mlp_only_layers", ["5"], "expected a list of layers, counted from 0, got a list"),
+        (QWEN3_MOE, "mlp_only_layers", 5, "expected a list of layers, counted from 0, got 5"),
+        (MIXTRAL_8X22B, "num_experts_per_tok", 9, "expected at most num_local_experts (8), got 9"),
+        (DEEPSEEK_V3, "first_k_dense_replace", -1, "expected a whole number from 0 to 100,000, got -1"),
+        (DEEPSEEK_V3, "moe_layer_freq", [0, 1], "expected a whole number, got a list"),
+        (DEEPSEEK_V3, "n_shared_experts", -1, "expected a whole number from 0 to 100,000, got -1"),
+        (DEEPSEEK_V3, "attention_bias", True, "latent attention with biases is not supported; allowed: false, got True"),
+        (DEEPSEEK_V3, "kv_lora_rank", 0, "expected a whole number from 1 to 100,000,000, got 0"),
+        (DEEPSEEK_V3, "q_lora_rank", -1, "expected a whole number from 1 to 100,000,000, got -1"),
+        (DEEPSEEK_V3, "v_head_dim", 1.5, "expected a whole number, got 1.5"),
+    ],
+)
+def test_wrong_value_of_a_mixture_is_refused_at_its_line(write, base, key, value, problem):
+    path = write({**base, key: value})
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(f"{path}:{2 + list(base).index(key)}: {key}: {problem}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "base, key",
+    [
+        (MIXTRAL_8X22B, "num_local_experts"),
+        (MIXTRAL_8X22B, "num_experts_per_tok"),
+        (QWEN3_MOE, "num_experts"),
+        (QWEN3_MOE, "moe_intermediate_size"),
+        (DEEPSEEK_V3, "n_routed_experts"),
+        (DEEPSEEK_V3, "first_k_dense_replace"),
+        (DEEPSEEK_V3, "kv_lora_rank"),
+        (DEEPSEEK_V3, "qk_nope_head_dim"),
+        (DEEPSEEK_V3, "qk_rope_head_dim"),
+        (DEEPSEEK_V3, "v_head_dim"),
+    ],
+)
+def test_missing_key_of_a_mixture_is_named(write, base, key):
+    path = write(without(base, key))
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert str(caught.value) == f"{path}: key '{key}' is missing"
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"hidden_size": 1, "hidden_size": 2}', "7"])
 def test_what_is_no_json_object_is_refused_in_one_line(tmp_path, text):
     path = tmp_path / "config.json"

@@ -163,6 +163,26 @@ def test_strategies_share_one_axis_and_each_end_is_marked(tmp_path, drawn):
         assert {title, f"{end:g} ms"} <= {text.get_text() for text in axes.texts}
 
 
+def test_a_much_longer_step_has_an_axis_of_its_own_and_squeezes_no_other(tmp_path, drawn):
+    """Steps of 26, 26 * 7 and 2 * 26 ms: the second is more than 3 times as long as all shorter ones, and only it says so."""
+    one, seven, two = (pipeline(length_ps=times * MS) for times in (1, 7, 2))
+    compare_gantt([("one", one), ("seven", seven), ("two", two)], tmp_path / "chart.png")
+    upper, middle, lower = drawn[0].axes
+    ends = [ops["end_ps"].max() / MS for ops in (one, seven, two)]
+    assert upper.get_xlim() == lower.get_xlim() == pytest.approx((0, ends[2] * 1.07))
+    assert middle.get_xlim() == pytest.approx((0, ends[1] * 1.07))
+    assert [axes.get_xlabel() for axes in drawn[0].axes] == ["time (ms)", "time (ms), an axis of its own", "time (ms)"]
+    notes = [[text.get_text() for text in axes.texts if "of its own" in text.get_text()] for axes in drawn[0].axes]
+    assert notes == [[], ["a time axis of its own, 3.5 times as long as that of the others"], []]
+
+
+def test_a_row_says_for_how_many_ranks_it_stands(tmp_path, drawn):
+    gantt(pipeline(ranks=2), tmp_path / "chart.png", title="", copies={0: 64})
+    (axes,) = drawn[0].axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0 (x 64) compute", "send", "rank 1 compute", "send"]
+    assert "(x n): a rank that stands for n alike" in [text.get_text() for text in axes.texts]
+
+
 def test_nothing_to_compare_is_an_error(tmp_path):
     with pytest.raises(InputError, match="no runs"):
         compare_gantt([], tmp_path / "chart.png")

@@ -148,3 +148,15 @@ def test_many_ranks_share_one_row_for_all_their_communication():
 def test_a_trace_without_duration_is_an_error(ops):
     with pytest.raises(InputError, match="nothing to draw"):
         layout.layout(ops)
+
+
+def test_streams_of_a_profiler_are_rows_of_their_own_in_the_order_of_their_numbers():
+    streams = ["20", "7", "1:7"]
+    ops = ops_of(*((0, stream, "kernel", -1, -1, -1, 0, 1) for stream in streams))
+    assert [row.family for row in layout.layout(ops).rows] == ["stream 1:7", "stream 7", "stream 20"]
+
+
+def test_many_profiled_ranks_keep_compute_apart_from_communication():
+    pairs = [((rank, "7", "kernel", -1, -1, -1, 0, 1), (rank, "20", "all_reduce", -1, -1, -1, 1, 2)) for rank in range(17)]
+    chart = layout.layout(ops_of(*(op for pair in pairs for op in pair)))
+    assert [row.label for row in chart.rows[:2]] == ["rank 0 compute", "rank 0 communication"]

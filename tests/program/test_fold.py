@@ -6,8 +6,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from clustersim.cluster.load import load_cluster
-from clustersim.program.fold import Place, fold
+from clustersim.program.fold import fold
 from clustersim.program.grid import Grid
+from clustersim.program.places import Place, Site
 from tests.helpers import parsed, simulated
 
 TIMES = ["stream", "kind", "stage", "layer", "micro_batch", "start_ps", "end_ps", "wait_ps", "bytes"]
@@ -115,7 +116,7 @@ def test_multiplicities_add_up_to_the_job():
     cluster = load_cluster("dgx-a100", gpus=48, nodes=None, overrides={}, near=None, place="test")
     places = [Place("tensor", 0, -1, "all_reduce", "ring"), Place("data", 0, -1, "all_reduce", "ring"),
               Place("data", 1, -1, "all_gather", "ring"), Place("pipeline", 0, 1, "send", "ring")]
-    folding = fold(cluster, grid, places)
+    folding = fold(Site(cluster, grid), places)
     assert sum(folding.multiplicity) == 24
     assert len(folding.copies) == 2
     used = set()

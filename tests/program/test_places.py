@@ -2,7 +2,7 @@
 
 from clustersim.cluster.load import load_cluster
 from clustersim.program.grid import Grid
-from clustersim.program.places import Amounts, Place, place_loads, shape_of
+from clustersim.program.places import Place, Site, shape_of
 
 LEAF_SPINE = """\
 name: small
@@ -17,24 +17,27 @@ def test_hashed_routes_of_a_pair_differ_by_what_it_sends(tmp_path):
     path.write_text(LEAF_SPINE)
     cluster = load_cluster(str(path), gpus=8, nodes=None, overrides={}, near=tmp_path, place="test")
     # Ranks 0 and 4 hold copies of one stage; in the other job they are neighbouring stages.
-    data = place_loads(cluster, Grid(tensor=1, data=2, pipeline=4, order=("pipeline", "data", "context", "tensor")),
-                       Place("data", 0, -1, "all_reduce", "ring"), [(0, 0), (1, 0)], Amounts())
-    pipeline = place_loads(cluster, Grid(tensor=1, data=4, pipeline=2), Place("pipeline", 0, 1, "send", "ring"), [(0, 0)], Amounts())
-    assert data.ranks == [(0, 4)] == pipeline.ranks
-    reduced = {link for link, _ in data.by_copy[0][0]}
-    sent = {link for link, _ in pipeline.by_copy[0][0]}
+    data = Site(cluster, Grid(tensor=1, data=2, pipeline=4, order=("pipeline", "data", "context", "tensor")))
+    pipeline = Site(cluster, Grid(tensor=1, data=4, pipeline=2))
+    found = []
+    for site, place in ((data, Place("data", 0, -1, "all_reduce", "ring")), (pipeline, Place("pipeline", 0, 1, "send", "ring"))):
+        pattern = site.patterns(place)[0]
+        assert pattern.ranks.tolist() == [[0, 4]]
+        own = site.loads(place).phases[0][0].own
+        found.append(set(site.links(own, pattern.ranks)[0][own.sender == 0].tolist()))
+    reduced, sent = found
     assert reduced & sent  # the adapter
     assert reduced != sent  # another spine
 
 
 def test_groups_of_one_place_may_lie_differently_and_each_has_its_own_algorithm():
-    # Of three tensor groups of 6 on nodes of 8 the first and last lie on one node, the second on two.
+    # Of three tensor groups of 6 on nodes of 8 the first lies on one node, the others on two, 2 + 4 and 4 + 2.
     cluster = load_cluster("dgx-h100", gpus=18, nodes=None, overrides={}, near=None, place="test")
-    grid = Grid(tensor=6, data=3, pipeline=1)
-    copies = [(copy, tensor) for copy in range(3) for tensor in range(6)]
+    site = Site(cluster, Grid(tensor=6, data=3, pipeline=1))
     place = Place("tensor", 0, -1, "all_reduce", "in-switch")
-    loads = place_loads(cluster, grid, place, copies, Amounts())
-    switched = loads.occupancy[0]
-    assert switched[0] > 1 and switched[1] == 1 == switched[2]  # NVLS holds its links longer; rings between nodes do not
+    loads = site.loads(place)
+    held = {tuple(pattern.groups.tolist()): phases[0].occupancy for pattern, phases in zip(loads.patterns, loads.phases, strict=True)}
+    assert held[0,] > 1 and held[1,] == 1 == held[2,]  # NVLS holds its links longer; rings between nodes do not
     chosen = place._replace(algorithm="auto", chosen=(((6,), "tree"), ((2, 4), "multi-ring")))
-    assert [chosen.algorithm_for(shape_of(cluster, group)) for group in loads.ranks] == ["tree", "multi-ring", "multi-ring"]
+    ranks = sorted(row for pattern in loads.patterns for row in pattern.ranks.tolist())
+    assert [chosen.algorithm_for(shape_of(cluster, group)) for group in ranks] == ["tree", "multi-ring", "multi-ring"]

@@ -13,9 +13,11 @@ import pytest
 
 from clustersim.analysis.answer import analyze
 from clustersim.analysis.answer_text import limits
-from clustersim.commands.report import _read, report
+from clustersim.analysis.link_bins import link_bins
+from clustersim.commands.reading import read
+from clustersim.commands.report import report
 from clustersim.errors import InputError
-from clustersim.reports.figures import link_bins, split_figure
+from clustersim.reports.figures import split_figure
 from clustersim.reports.timeline import timeline
 from clustersim.reports.words import analysis_rows, summary_rows
 from clustersim.simulation import write_run
@@ -37,7 +39,7 @@ def run_folder(tmp_path_factory):
 
 
 def made(folder, output, **more):
-    given = {"trace": str(folder), "output": str(output), "ranks": None, "start": None, "end": None, "json": False, **more}
+    given = {"trace": [str(folder)], "output": str(output), "ranks": None, "start": None, "end": None, "json": False, **more}
     report(argparse.Namespace(**given))
     return output.read_text(encoding="utf-8")
 
@@ -69,6 +71,18 @@ def trace_of(ops):
     return Trace(ops, NO_ROWS, pd.DataFrame({"link": []}), pd.DataFrame({"rank": [], "time_ps": [], "bytes": [], "what": []}))
 
 
+@pytest.fixture
+def profiled(tmp_path):
+    """Two ranks of a profiler, each a kernel and an all-reduce; times in us."""
+    folder = tmp_path / "profiled"
+    folder.mkdir()
+    for rank in (0, 1):
+        kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 10, "dur": 60, "pid": 0, "tid": 7, "args": {"stream": 7}}
+        reduce = {**kernel, "name": "ncclDevKernel_AllReduce_Sum_f32", "ts": 80, "dur": 20, "tid": 20, "args": {"stream": 20}}
+        (folder / f"rank{rank}.json").write_text(json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": [kernel, reduce]}))
+    return folder
+
+
 class Tags(HTMLParser):
     def __init__(self):
         super().__init__()
@@ -92,37 +106,70 @@ def test_the_page_asks_the_network_for_nothing_and_holds_the_library_once(run_fo
 
 def test_the_figures_are_those_of_the_analysis(run_folder, tmp_path):
     text = html.unescape(made(run_folder, tmp_path / "r.html"))
-    run = _read(run_folder)
-    analysis = analyze(run.trace, None, run.totals)
+    run = read([str(run_folder)])
+    analysis = analyze(run.data.trace, None, run.data.link_totals)
     answer = limits(analysis)
     assert answer[0].upper() + answer[1:] in text
-    for name, value, meaning in [*analysis_rows(analysis), *summary_rows(run.summary)]:
+    for name, value, meaning in [*analysis_rows(analysis), *summary_rows(run.data.summary)]:
         assert f"<td>{name}</td><td>{value}</td><td>{meaning}</td>" in text
     rows = dict(row[:2] for row in analysis_rows(analysis))
-    assert rows["window"] == time_text(run.summary["step_time_s"])
-    assert rows["idle"].startswith(time_text(run.summary["idle_s"]))
+    assert rows["window"] == time_text(run.data.summary["step_time_s"])
+    assert rows["idle"].startswith(time_text(run.data.summary["idle_s"]))
 
 
 def test_the_parts_of_every_bar_add_up_to_the_window(run_folder):
-    run = _read(run_folder)
-    analysis = analyze(run.trace, None, run.totals)
+    run = read([str(run_folder)])
+    analysis = analyze(run.data.trace, None, run.data.link_totals)
     figure = split_figure(analysis, tuple(analysis.ranks["rank"]))
     lengths = np.sum([part["x"] for part in figure["data"]], axis=0)
     np.testing.assert_allclose(lengths, figure["layout"]["xaxis"]["range"][1])
     assert len(lengths) == len(analysis.ranks) + 1
 
 
+def test_what_the_ranks_do_over_time_adds_up_to_all_of_them(run_folder, tmp_path):
+    figure = data(made(run_folder, tmp_path / "r.html"))["figures"]["activity"]
+    shares = [unpacked(part["y"]) for part in figure["data"]]
+    np.testing.assert_allclose(np.sum(shares, axis=0), 100, rtol=1e-5)
+    names = [part["name"] for part in figure["data"]]
+    assert names[0] == "compute" and any(name.startswith("exposed ") for name in names) and any(name.startswith("idle: ") for name in names)
+
+
+def test_a_profiler_trace_says_what_it_can(profiled, tmp_path):
+    text = html.unescape(made(profiled, tmp_path / "r.html"))
+    assert "measured, not simulated" in text and "The trace counts no memory." in text and "The trace counts no traffic on links." in text
+    assert "no bytes, no bandwidth" in text  # a note on what was left out
+    rows = dict(row[:2] for row in re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td>", text))
+    # 90 us, of which 60 compute and 20 exposed.
+    assert rows["window"] == "90 us" and rows["compute"] == "60 us (67 %)" and rows["exposed communication"] == "20 us (22 %)"
+    assert "ops without slack" not in rows
+    assert data(text)["gantt"]["rows"] == ["rank 0 stream 7", "rank 0 stream 20", "rank 1 stream 7", "rank 1 stream 20"]
+
+
+def test_ranks_count_for_those_that_they_stand_for(tmp_path):
+    """Rank 0 computes all the time, rank 1 half of it: 75 % of the two, 87.5 % where rank 0 stands for three."""
+    ops = table(ops=2, start_ps=0, end_ps=np.array([10**9, 5 * 10**8]))
+    write_trace(trace_of(ops), tmp_path / "run")
+    shares = {0: "750 us (75 %)", 2: "875 us (88 %)"}
+    for more, expected in shares.items():
+        ranks = [0, 1, *range(2, 2 + more)]
+        pd.DataFrame({"rank": ranks, "simulated_as": [0, 1] + [0] * more}).to_parquet(tmp_path / "run" / "ranks.parquet")
+        text = made(tmp_path / "run", tmp_path / "r.html")
+        assert f"<td>compute</td><td>{expected}</td>" in text
+        assert unpacked(data(text)["figures"]["activity"]["data"][0]["y"]).max() == 100
+        assert ("rank 0 (x 3) compute" in data(text)["gantt"]["rows"]) == bool(more)
+
+
 def test_the_gantt_holds_every_op_with_its_times_and_slack(run_folder, tmp_path):
     found = data(made(run_folder, tmp_path / "r.html"))["gantt"]
-    run = _read(run_folder)
-    analysis = analyze(run.trace, None, run.totals)
-    ops = run.trace.ops.assign(slack=analysis.slack)
+    run = read([str(run_folder)])
+    analysis = analyze(run.data.trace, None, run.data.link_totals)
+    ops = run.data.trace.ops.assign(slack=analysis.slack)
     ops = ops[ops["end_ps"] > ops["start_ps"]]
     assert found["total"] == found["known"] == len(ops)
     for column, key in (("start_ps", "start_ps"), ("end_ps", "end_ps"), ("slack", "slack_ps"), ("bytes", "bytes"), ("layer", "layer")):
         assert sorted(unpacked(found["ops"][key]).tolist()) == sorted(ops[column].tolist())
     path = unpacked(found["path_ps"])
-    assert path[0] == 0 and path[-1] == run.trace.makespan_ps and (np.diff(path) >= 0).all()
+    assert path[0] == 0 and path[-1] == run.data.trace.makespan_ps and (np.diff(path) >= 0).all()
 
 
 def test_names_from_files_are_text(tmp_path):
@@ -165,9 +212,9 @@ def test_link_bins_move_the_bytes_of_the_links():
 
 
 def test_a_window_and_ranks(run_folder, tmp_path):
-    run = _read(run_folder)
-    rank = int(run.trace.ops["rank"].min())
-    end = run.trace.makespan_ps // 2
+    run = read([str(run_folder)])
+    rank = int(run.data.trace.ops["rank"].min())
+    end = run.data.trace.makespan_ps // 2
     found = data(made(run_folder, tmp_path / "r.html", ranks=str(rank), end=f"{end / 1e12} s"))["gantt"]
     assert {label.split()[1] for label in found["rows"]} == {str(rank)}
     assert found["end_ps"] == pytest.approx(end, abs=1)

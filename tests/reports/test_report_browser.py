@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from clustersim.reports.page import MAX_BARS
-from tests.reports.test_report import EVIL, made, run_folder, table, trace_of  # noqa: F401 (a fixture)
 from clustersim.trace.files import write_trace
+from tests.reports.test_report import EVIL, made, profiled, run_folder, table, trace_of  # noqa: F401 (fixtures)
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -81,13 +81,13 @@ def tooltip(page, row=0):
 def test_it_opens_zooms_and_shows_a_tooltip(visit, run_folder, tmp_path, width):  # noqa: F811
     made(run_folder, tmp_path / "r.html")
     page = visit(tmp_path / "r.html", width)
-    for name in ("gantt", "split", "memory", "links"):
+    for name in ("gantt", "split", "activity", "memory", "links"):
         assert page.locator(f"#{name} .main-svg").first.bounding_box()["width"] <= width
     whole = shown_range(page)
     zoom(page, 0.3, 0.5)
     begin, end = shown_range(page)
     assert whole[0] < begin < end < whole[1]
-    assert shown_range(page, "memory") == shown_range(page, "links") == [begin, end]
+    assert [shown_range(page, name) for name in ("activity", "memory", "links")] == [[begin, end]] * 3
     text = tooltip(page, row=1)
     for word in ("start", "duration", "bytes", "slack", "layer", "micro-batch", "rank 0 tensor"):
         assert word in text
@@ -104,6 +104,13 @@ def test_many_ops_are_merged_until_one_zooms_in(visit, tmp_path):
     zoom(page, 0.4, 0.42)
     assert page.inner_text("#gantt-note").endswith("ops in view are drawn one by one.")
     assert "duration 1 ms" in tooltip(page)
+    assert page.complaints == []
+
+
+def test_a_profiler_trace_opens_too(visit, profiled, tmp_path):  # noqa: F811
+    made(profiled, tmp_path / "r.html")
+    page = visit(tmp_path / "r.html", 1400)
+    assert "compute kernel" in tooltip(page)
     assert page.complaints == []
 
 

@@ -1,0 +1,41 @@
+"""Pictures as files: the formats, whole or not at all, equal bytes for equal input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clustersim.errors import InputError
+from clustersim.trace.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".svg", ".pdf")
+DPI = 150.0
+_SETTINGS = {"svg.hashsalt": "clustersim", "font.family": ["DejaVu Sans"], "path.simplify": False, "hatch.linewidth": 0.7}
+# Neither dates nor versions, so that equal input gives equal bytes.
+_METADATA: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+
+
+def checked(path: str | Path) -> Path:
+    """The path of a picture; InputError for another format."""
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"{path}: unknown picture format {path.suffix!r}; allowed: {', '.join(FORMATS)}")
+    return path
+
+
+def save(path: Path, draw: Callable[[], Figure]) -> None:
+    """Write what ``draw`` makes."""
+    import matplotlib
+
+    kind = path.suffix.lower()
+    with matplotlib.rc_context(_SETTINGS):
+        figure = draw()
+        write_whole(path, lambda beside: figure.savefig(beside, format=kind[1:], dpi=DPI, metadata=_METADATA[kind]))
