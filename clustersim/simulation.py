@@ -26,11 +26,15 @@ from clustersim.trace.trace import Trace, from_outcome
 
 @dataclass(frozen=True)
 class Run:
-    """One simulated step: what was asked, what happened, the figures, and those of each link (:func:`link_totals`)."""
+    """One simulated step: what was asked, what happened, the figures, those of each link (:func:`link_totals`), and for each rank of
+
+    the job the one that was simulated for it (``ranks``: rank, simulated_as).
+    """
 
     experiment: Experiment
     trace: Trace
     links: pd.DataFrame
+    ranks: pd.DataFrame
     summary: dict[str, Any]
 
     @property
@@ -52,7 +56,9 @@ def simulate(experiment: Experiment, fold: bool = True, progress: Progress | Non
         raise type(error)(f"{experiment.document.source}: {error}") from None
     trace = from_outcome(program, outcome)
     facts = _facts(experiment, program)
-    return Run(experiment, trace, link_totals(trace, facts), summarize(trace, facts, outcome.events, time.perf_counter() - begin))
+    ranks = pd.DataFrame({"rank": np.arange(len(program.simulated_as)), "simulated_as": program.simulated_as})
+    summary = summarize(trace, facts, outcome.events, time.perf_counter() - begin)
+    return Run(experiment, trace, link_totals(trace, facts), ranks, summary)
 
 
 def title(experiment: Experiment) -> str:
@@ -64,10 +70,14 @@ def title(experiment: Experiment) -> str:
 
 
 def write_run(run: Run, folder: Path) -> list[Path]:
-    """The tables, ``link_totals.parquet``, ``summary.json`` and ``manifest.json``; the paths. The picture is drawn by :mod:`clustersim.plots`."""
+    """The tables, with ``link_totals.parquet`` and ``ranks.parquet``, ``summary.json``, ``manifest.json``; the paths.
+
+    The picture is drawn by :mod:`clustersim.plots`.
+    """
     documents = {"summary.json": run.summary, "manifest.json": manifest(run.experiment)}
     paths = write_trace(run.trace, folder)
-    paths.append(write_whole(folder / "link_totals.parquet", lambda path: run.links.to_parquet(path, index=False)))
+    for name, table in (("link_totals", run.links), ("ranks", run.ranks)):
+        paths.append(write_whole(folder / f"{name}.parquet", lambda path, table=table: table.to_parquet(path, index=False)))
     for name, content in documents.items():
         text = json.dumps(content, indent=2, sort_keys=name == "manifest.json") + "\n"
         paths.append(write_whole(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8")))
@@ -93,8 +103,8 @@ def _executed_flops(experiment: Experiment, program: Program) -> float:
     """FLOP of all ranks in a step, recomputation included: those of the ops, or of the model where times were given."""
     if isinstance(experiment.cost, FixedCost):
         return float(hardware_flops(experiment.model, experiment.global_batch, experiment.sequence, experiment.recompute))
-    stands_for = np.array([program.multiplicity[rank] for rank in program.rank.tolist()])
-    return float(program.flops @ stands_for) / experiment.schedule.steps
+    stands_for = np.bincount(program.simulated_as, minlength=int(program.rank.max(initial=0)) + 1)
+    return float(program.flops @ stands_for[program.rank]) / experiment.schedule.steps
 
 
 def _facts(experiment: Experiment, program: Program) -> StepFacts:

@@ -309,7 +309,7 @@ def test_a_step_longer_than_the_clock_counts(small, cli):
 
 
 def test_too_large_without_folding(small, cli, monkeypatch):
-    monkeypatch.setattr(experiment, "MAX_LAYER_PASSES", 100)  # 8 x 8 fit, 4 copies of them do not
+    monkeypatch.setattr(experiment, "MAX_UNFOLDED_PASSES", 100)  # 8 x 8 fit, 4 copies of them do not
     assert_refused(cli(*RUN, "--no-fold"), BATCH, "x 4 unfolded copies = 256 passes", "at most 100; fold the copies, or")
     assert cli(*RUN).status == 0
 

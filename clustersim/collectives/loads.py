@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -124,22 +124,37 @@ def _add(carried: Carried, link: int, share: Fraction) -> None:
     carried[link] = carried[link] + share if link in carried else share
 
 
-def bytes_ps(loads: Sequence[tuple[Fraction, int]], payload_bytes: int, protocol: Protocol) -> int:
-    """Time of the bytes of a phase on the slowest of its links, given as (share of the payload that holds it, capacity in bytes/s)."""
-    slowest = max((share / capacity for share, capacity in loads), default=Fraction(0)) * protocol.wire
-    return transfer_ps(payload_bytes * slowest.numerator, slowest.denominator) if slowest else 0
+def bytes_ps(slowest: Fraction, payload_bytes: int, protocol: Protocol) -> int:
+    """Time of the bytes of a phase; ``slowest`` as :func:`slowest_link` says."""
+    held = slowest * protocol.wire
+    return transfer_ps(payload_bytes * held.numerator, held.denominator) if held else 0
 
 
-def time_ps(
-    phases: Sequence[tuple[Pace, Sequence[tuple[Fraction, int]]]], payload_bytes: int
-) -> Callable[[Protocol], int]:
-    """The time of phases, one after another, under a protocol."""
+def slowest_link(loads: Iterable[tuple[Fraction, int]]) -> Fraction:
+    """Seconds that a byte of payload takes on the slowest of links, given as (share of the payload, capacity in bytes/s).
+
+    The shares are to live as long as the loads: those of plans are few, each for many links.
+    """
+    distinct = {(id(share), capacity): share for share, capacity in loads}
+    return max((share / capacity for (_, capacity), share in distinct.items()), default=Fraction(0))
+
+
+def time_ps(phases: Sequence[tuple[Pace, Fraction]], payload_bytes: int) -> Callable[[Protocol], int]:
+    """The time of phases, one after another, under a protocol; of each its pace and its :func:`slowest_link`."""
 
     def under(protocol: Protocol) -> int:
-        parts = [pace.latency_ps(protocol) + bytes_ps(loads, payload_bytes, protocol) for pace, loads in phases]
+        parts = [pace.latency_ps(protocol) + bytes_ps(slowest, payload_bytes, protocol) for pace, slowest in phases]
         return sum(parts) + (protocol.base_ps if parts else 0)
 
     return under
+
+
+def alone_phases(cluster: Cluster, group: Sequence[int], op: str, algorithm: str) -> list[tuple[Pace, Fraction]]:
+    """The phases of a collective that meets no other traffic, as :func:`time_ps` takes them."""
+    return [
+        (phase.pace, phase.occupancy * slowest_link((share, cluster.link_figures(link)[1]) for link, share in phase.total.items()))
+        for phase in lay_phases(cluster, group, op, algorithm)
+    ]
 
 
 def alone_ps(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, payload_bytes: int) -> int:
@@ -149,11 +164,7 @@ def alone_ps(cluster: Cluster, group: Sequence[int], op: str, algorithm: str, pa
     >>> alone_ps(check_cluster("paper-a100"), range(16), "all_reduce", "ring", 16 * 10**9)
     100000000000
     """
-    phases = [
-        (phase.pace, [(share * phase.occupancy, cluster.link_figures(link)[1]) for link, share in phase.total.items()])
-        for phase in lay_phases(cluster, group, op, algorithm)
-    ]
-    under = time_ps(phases, payload_bytes)
+    under = time_ps(alone_phases(cluster, group, op, algorithm), payload_bytes)
     return under(fastest(cluster.protocols, under))
 
 

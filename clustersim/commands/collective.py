@@ -17,7 +17,7 @@ from clustersim.cluster.load import load_cluster
 from clustersim.cluster.spec import Cluster
 from clustersim.collectives.algorithms import ALGORITHMS, algorithms_for
 from clustersim.collectives.layout import lay_out
-from clustersim.collectives.loads import lay_phases, time_ps
+from clustersim.collectives.loads import alone_phases, time_ps
 from clustersim.collectives.protocols import fastest
 from clustersim.commands.arguments import rank_numbers
 from clustersim.commands.output import console, print_files, print_json
@@ -118,12 +118,7 @@ def _alone(cluster: Cluster, ranks: Sequence[int], op: str, algorithm: str) -> C
     n = len(ranks)
     if (n * n if algorithm == "direct" else 20 * n) > _SILENT:
         print(f"{algorithm} of {n:,} ranks ...", file=sys.stderr, flush=True)
-    phases = [
-        (phase.pace, [(share * phase.occupancy, cluster.link_figures(link)[1]) for link, share in phase.total.items()])
-        for phase in lay_phases(cluster, ranks, op, algorithm)
-    ]
-    # Links that carry the same at the same rate take as long.
-    phases = [(pace, list(dict.fromkeys(loads))) for pace, loads in phases]
+    phases = alone_phases(cluster, ranks, op, algorithm)
 
     def by_size(payload_bytes: int) -> int:
         under = time_ps(phases, payload_bytes)

@@ -45,7 +45,7 @@ def find_runs(program: Program) -> Runs:
     >>> ints = lambda *values: np.array(values, dtype=np.int64)
     >>> zero = ints(0, 0, 0)
     >>> program = Program(zero, zero, zero, zero, zero, zero, zero, ints(3, 4, 5), zero, zero, zero - 1, zero - 1, ints(), ints(), ints(),
-    ...                   (), (), (Stream(0, "compute", True, (0, 1, 2)),), Links((), (), (), ()), {0: 1})
+    ...                   (), (), (Stream(0, "compute", True, (0, 1, 2)),), Links((), (), (), ()), ints(0))
     >>> runs = find_runs(program)
     >>> runs.duration_ps, runs.offset_ps
     (array([12]), array([0, 3, 7]))

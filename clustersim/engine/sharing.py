@@ -55,10 +55,20 @@ def demand(loads: Sequence[Load]) -> Demand:
     >>> work == 10 * WORK_PER_BYTE, [crossing.weight / UNIT for crossing in crossings]
     (True, [1.0, 0.5])
     """
-    loads = [load for load in loads if load.held_bytes]
-    most = max(load.held_bytes / load.part for load in loads)
-    crossings = tuple(Crossing(load.link, _up(load.held_bytes / most), _up(load.part), load.connections) for load in loads)
-    return Demand(max(1, round(most * WORK_PER_BYTE)), crossings)
+    # Fractions are slow, and most links of a transfer carry the same.
+    alike: dict[tuple[int, int, int], tuple[Fraction, Fraction]] = {}
+    for load in loads:
+        key = id(load.volume_bytes), id(load.occupancy), id(load.part)
+        if key not in alike:
+            alike[key] = load.held_bytes, load.held_bytes / load.part
+    most = max(each for _, each in alike.values())
+    uses = {key: (_up(held / most), _up(Fraction(each and held / each))) for key, (held, each) in alike.items()}
+    crossings = []
+    for load in loads:
+        weight, part = uses[id(load.volume_bytes), id(load.occupancy), id(load.part)]
+        if weight:
+            crossings.append(Crossing(load.link, weight, part, load.connections))
+    return Demand(max(1, round(most * WORK_PER_BYTE)), tuple(crossings))
 
 
 def _up(value: Fraction) -> int:

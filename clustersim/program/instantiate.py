@@ -10,9 +10,9 @@ from clustersim.cluster.spec import Cluster
 from clustersim.errors import InputError
 from clustersim.collectives.algorithms import able, flat, sent_share
 from clustersim.collectives.layout import Layout, lay_out
-from clustersim.collectives.loads import HOST_OPS, fastest_algorithm, time_ps
-from clustersim.collectives.protocols import fastest
-from clustersim.program.fold import Fold, fold
+from clustersim.collectives.loads import HOST_OPS, Pace, fastest_algorithm, slowest_link, time_ps
+from clustersim.collectives.protocols import Protocol, fastest
+from clustersim.program.fold import Fold, PhaseUse, fold
 from clustersim.program.grid import Grid
 from clustersim.program.places import Place, Shape, Site
 from clustersim.program.program import Links, Load, Memory, Phase, Program, Stream, Transfer
@@ -68,9 +68,18 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
         phases=phases,
         streams=streams,
         links=_links(cluster, folding),
-        multiplicity={int(rank): folding.multiplicity[copy] for copy in range(copies) for rank in rank_of[copy]},
+        simulated_as=_simulated_as(grid, folding, rank_of),
         memory=_memory(template, rank_of, shift),
     )
+
+
+def _simulated_as(grid: Grid, folding: Fold, rank_of: np.ndarray) -> np.ndarray:
+    """By rank of the job; ``rank_of[copy, pipeline]`` are those that are simulated."""
+    found = np.empty(grid.ranks, dtype=np.int64)
+    copy, tensor = np.divmod(np.arange(grid.copies * grid.tensor), grid.tensor)
+    for pipeline in range(grid.pipeline):
+        found[grid.rank(pipeline, copy, tensor)] = rank_of[folding.stands_for, pipeline]
+    return found
 
 
 def _memory(template: Template, rank_of: np.ndarray, shift: np.ndarray) -> Memory:
@@ -86,16 +95,13 @@ def _activities(
 ) -> tuple[np.ndarray, np.ndarray, tuple[Transfer, ...], tuple[Phase, ...]]:
     """The activity of each op, the transfer of each activity, transfers and phases. Copies that share a group share its activities."""
     copies = range(len(folding.copies))
-    transfers: dict[Transfer, int] = {}
-    phases: dict[Phase, int] = {}
+    moves = _Moves(folding, cluster)
     group_of = np.zeros((len(copies), len(exchanges)), dtype=np.int64)
     transfer_of = np.zeros_like(group_of)
     for number, (exchange, place) in enumerate(zip(exchanges, place_of, strict=True)):
         for copy in copies:
-            group = folding.group[place, copy]
-            transfer = _transfer(exchange, folding, group, cluster, phases)
-            group_of[copy, number] = group
-            transfer_of[copy, number] = transfers.setdefault(transfer, len(transfers))
+            group_of[copy, number] = group = folding.group[place, copy]
+            transfer_of[copy, number] = moves.transfer(exchange, group)
     of_activity = np.array(template.activity_exchange, dtype=np.int64)
     # An activity of the job is one of the template in one group; they are numbered in that order.
     keys = np.arange(len(of_activity)) * (int(group_of.max(initial=0)) + 1) + group_of[:, of_activity]
@@ -103,24 +109,62 @@ def _activities(
     local = np.array(template.activity, dtype=np.int64)
     activity = np.full((len(copies), len(local)), -1, dtype=np.int64)
     activity[:, local >= 0] = number_of.reshape(keys.shape)[:, local[local >= 0]]
-    return activity.ravel(), transfer_of[:, of_activity].ravel()[first], tuple(transfers), tuple(phases)
+    return activity.ravel(), transfer_of[:, of_activity].ravel()[first], tuple(moves.transfers), tuple(moves.phases)
 
 
-def _transfer(exchange: Exchange, folding: Fold, group: int, cluster: Cluster, phases: dict[Phase, int]) -> Transfer:
-    label = group_label(folding.members[group])
-    if exchange.fixed_ps is not None:
-        return Transfer(label, (phases.setdefault(Phase(exchange.fixed_ps), len(phases)),))
-    laid = folding.phases[group]
-    alone = [(one.pace, [(use.share * one.occupancy, cluster.link_figures(folding.links[use.link])[1]) for use in one.uses]) for one in laid]
-    protocol = fastest(cluster.protocols, time_ps(alone, exchange.payload_bytes))
-    found = []
-    for position, one in enumerate(laid):
-        latency = one.pace.latency_ps(protocol) + (0 if position else protocol.base_ps)
+class _Moves:
+    """Transfers and phases, each made once: groups by the number that the fold gives them."""
+
+    def __init__(self, folding: Fold, cluster: Cluster) -> None:
+        self.folding, self.cluster = folding, cluster
+        self.transfers: list[Transfer] = []
+        self.phases: list[Phase] = []
+        self._numbers: dict[tuple, int] = {}
+        self._fixed: dict[int, int] = {}  # phases of a fixed time
+        self._alone: dict[int, list[tuple[Pace, Fraction]]] = {}  # by group
+        self._volumes: dict[tuple[int, int], Fraction] = {}  # by the share's identity and the payload
+        self._capacities = [cluster.link_figures(link)[1] for link in folding.links]
+
+    def transfer(self, exchange: Exchange, group: int) -> int:
+        """The number of the transfer of an exchange in a group."""
+        # A message over an ideal cluster blocks nobody: it is another transfer than a collective of one.
+        key = group, exchange.payload_bytes, exchange.fixed_ps, exchange.collective == "send"
+        if key not in self._numbers:
+            self._numbers[key] = len(self.transfers)
+            self.transfers.append(self._make(exchange, group))
+        return self._numbers[key]
+
+    def _make(self, exchange: Exchange, group: int) -> Transfer:
+        label = group_label(self.folding.members[group])
+        if exchange.fixed_ps is not None:
+            if exchange.fixed_ps not in self._fixed:
+                self._fixed[exchange.fixed_ps] = self._add(Phase(exchange.fixed_ps))
+            return Transfer(label, (self._fixed[exchange.fixed_ps],))
+        laid = self.folding.phases[group]
+        if group not in self._alone:
+            loads = [[(use.share, self._capacities[use.link]) for use in one.uses] for one in laid]
+            self._alone[group] = [(one.pace, one.occupancy * slowest_link(mine)) for one, mine in zip(laid, loads, strict=True)]
+        protocol = fastest(self.cluster.protocols, time_ps(self._alone[group], exchange.payload_bytes))
+        latencies = [one.pace.latency_ps(protocol) + (0 if position else protocol.base_ps) for position, one in enumerate(laid)]
+        if self.cluster.ideal and exchange.collective == "send":
+            return Transfer(label, (), delay_ps=sum(latencies))
+        return Transfer(label, tuple(self._phase(one, latency, protocol, exchange) for one, latency in zip(laid, latencies, strict=True)))
+
+    def _phase(self, one: PhaseUse, latency_ps: int, protocol: Protocol, exchange: Exchange) -> int:
         held = one.occupancy * protocol.wire  # what a protocol sends beside the payload only holds the link
-        found.append(Phase(latency, tuple(Load(use.link, use.share * exchange.payload_bytes, use.groups, held, use.part) for use in one.uses)))
-    if cluster.ideal and exchange.collective == "send":
-        return Transfer(label, (), delay_ps=sum(phase.latency_ps for phase in found))
-    return Transfer(label, tuple(phases.setdefault(phase, len(phases)) for phase in found))
+        volumes = [self._volume(use.share, exchange.payload_bytes) for use in one.uses]
+        loads = (Load(use.link, volume, use.groups, held, use.part) for use, volume in zip(one.uses, volumes, strict=True))
+        return self._add(Phase(latency_ps, tuple(loads)))
+
+    def _add(self, phase: Phase) -> int:
+        self.phases.append(phase)
+        return len(self.phases) - 1
+
+    def _volume(self, share: Fraction, payload_bytes: int) -> Fraction:
+        key = id(share), payload_bytes
+        if key not in self._volumes:
+            self._volumes[key] = share * payload_bytes
+        return self._volumes[key]
 
 
 def group_label(group: tuple[int, ...]) -> str:

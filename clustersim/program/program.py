@@ -92,8 +92,8 @@ class Program:
 
     ``rank`` holds global rank numbers, ``stream`` positions in ``streams``, ``kind`` and ``part`` codes of
     :mod:`clustersim.program.kinds`; ``bytes`` is what the rank itself sends, ``activity`` is -1 for compute.
-    ``dependency_op[i]`` waits for ``dependency_on[i]``. ``multiplicity``: for how many ranks of the job
-    each simulated rank stands.
+    ``dependency_op[i]`` waits for ``dependency_on[i]``. ``simulated_as``: for each rank of the job
+    the one in here that stands for it; ``apart`` says why ranks that might be alike are not, one reason a line.
     """
 
     rank: np.ndarray
@@ -115,8 +115,9 @@ class Program:
     phases: tuple[Phase, ...]
     streams: tuple[Stream, ...]
     links: Links
-    multiplicity: dict[int, int]
+    simulated_as: np.ndarray
     memory: Memory = NO_MEMORY
+    apart: tuple[str, ...] = ()
 
     def link_bytes(self) -> list[int]:
         """By link, the payload that crosses it in the step, to the nearest byte."""
@@ -130,6 +131,12 @@ class Program:
             for load in phase.loads:
                 moved[load.link] += count * load.connections * load.volume_bytes
         return [round(size) for size in moved]
+
+    @property
+    def multiplicity(self) -> dict[int, int]:
+        """For how many ranks of the job each simulated rank stands."""
+        ranks, counts = np.unique(self.simulated_as, return_counts=True)
+        return dict(zip(ranks.tolist(), counts.tolist(), strict=True))
 
     @property
     def ops(self) -> int:

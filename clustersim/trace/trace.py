@@ -127,17 +127,28 @@ def _added_up(link: np.ndarray, start: np.ndarray, end: np.ndarray, rate: np.nda
     link, start, end, rate = link[order], start[order], end[order], rate[order].astype(np.float64)
     meets = (link[1:] == link[:-1]) & (start[1:] < end[:-1])
     crowded = np.isin(link, link[1:][meets])
-    pieces = [pd.DataFrame({"link": link, "start_ps": start, "end_ps": end, "rate_bytes_s": rate})[~crowded]]
-    for one in np.unique(link[crowded]):
-        here = link == one
-        times = np.unique(np.concatenate([start[here], end[here]]))
-        change = np.zeros(len(times))
-        np.add.at(change, np.searchsorted(times, start[here]), rate[here])
-        np.add.at(change, np.searchsorted(times, end[here]), -rate[here])
-        active = np.zeros(len(times), dtype=np.int64)
-        np.add.at(active, np.searchsorted(times, start[here]), 1)
-        np.add.at(active, np.searchsorted(times, end[here]), -1)
-        busy = np.cumsum(active)[:-1] > 0
-        cut = {"link": one, "start_ps": times[:-1][busy], "end_ps": times[1:][busy], "rate_bytes_s": np.cumsum(change)[:-1][busy]}
-        pieces.append(pd.DataFrame(cut))
-    return pd.concat(pieces).sort_values(["link", "start_ps"], kind="stable", ignore_index=True)
+    alone = pd.DataFrame({"link": link, "start_ps": start, "end_ps": end, "rate_bytes_s": rate})[~crowded]
+    if not crowded.any():
+        return alone.reset_index(drop=True)
+    return pd.concat([alone, _cut(link[crowded], start[crowded], end[crowded], rate[crowded])]).sort_values(
+        ["link", "start_ps"], kind="stable", ignore_index=True
+    )
+
+
+def _cut(link: np.ndarray, start: np.ndarray, end: np.ndarray, rate: np.ndarray) -> pd.DataFrame:
+    """Rows between the times at which the rate of a link changes; sums in whole units, which leave nothing behind."""
+    units = np.rint(rate * _RATE_UNITS).astype(np.int64)
+    at, place = np.concatenate([start, end]), np.concatenate([link, link])
+    order = np.lexsort((at, place))
+    at, place = at[order], place[order]
+    total = np.cumsum(np.concatenate([units, -units])[order])
+    active = np.cumsum(np.concatenate([np.ones_like(link), -np.ones_like(link)])[order])
+    last = np.append((at[1:] != at[:-1]) | (place[1:] != place[:-1]), True)  # of the changes at one time
+    at, place, total, active = at[last], place[last], total[last], active[last]
+    busy = active[:-1] > 0  # never after the last change of a link
+    return pd.DataFrame(
+        {"link": place[:-1][busy], "start_ps": at[:-1][busy], "end_ps": at[1:][busy], "rate_bytes_s": total[:-1][busy] / _RATE_UNITS}
+    )
+
+
+_RATE_UNITS = 1000  # in a byte/s

@@ -21,7 +21,7 @@ def program(ops, streams, dependencies=(), fixed_ps=()):
         dependency_op=of[:, 0], dependency_on=of[:, 1], activity_transfer=np.arange(len(fixed_ps)),
         transfers=tuple(Transfer(str(i), (i,)) for i in range(len(fixed_ps))), phases=tuple(map(Phase, fixed_ps)),
         streams=tuple(streams), links=Links((), (), (), ()),
-        multiplicity=dict.fromkeys(rank.tolist(), 1),
+        simulated_as=np.arange(int(rank.max(initial=-1)) + 1),
     )  # fmt: skip
 
 
