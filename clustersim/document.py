@@ -65,8 +65,10 @@ class Document:
                 raise InputError(f"{self.place(join(path, str(key)))}: {join(path, clipped(str(key)))}: {message}")
         return Section(self, path, value)
 
-    def override(self, assignments: Sequence[str], short_forms: Mapping[str, str] = MappingProxyType({})) -> Document:
-        """A copy with each ``path.to.key=value`` of ``--set`` put in; the value is read as YAML, none removes the key.
+    def override(
+        self, assignments: Sequence[str], short_forms: Mapping[str, str] = MappingProxyType({}), option: str = "--set"
+    ) -> Document:
+        """A copy with each ``path.to.key=value`` of an ``option`` put in; the value is read as YAML, none removes the key.
 
         ``short_forms`` maps a path at which plain text stands for a mapping to the key that the text is then the value of.
         """
@@ -74,9 +76,9 @@ class Document:
         lines = dict(self.lines)
         for assignment in assignments:
             path, equals, text = assignment.partition("=")
-            place = f"--set {clipped(assignment)}"
+            place = f"{option} {clipped(assignment)}"
             if not equals or not all(path.split(".")):
-                raise InputError(f"{place}: expected path.to.key=value, for example --set strategy.name=mpp")
+                raise InputError(f"{place}: expected path.to.key=value, for example {option} strategy.name=mpp")
             value, value_lines = _read_yaml(text, lambda _, place=place: place, path)
             lines = {key: line for key, line in lines.items() if not key.startswith(path + ".")}
             target, reached = data, ""

@@ -15,12 +15,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from clustersim import document, presets
+from clustersim.cluster.faults import link_number, without_links
 from clustersim.cluster.load import load_cluster
 from clustersim.cluster.rates import OVERRIDE_KEYS
 from clustersim.cluster.spec import LINK_KINDS, Cluster
@@ -36,13 +37,16 @@ from clustersim.read_grid import MAX_GPUS, PARALLEL_KEYS, check_experts, degrees
 from clustersim.read_strategy import OF_ONE_STRATEGY, read_strategy, schedule_of
 from clustersim.schedule.actions import Schedule
 from clustersim.schedule.strategy import Strategy, slices_of, stage_layers
+from clustersim.trace.granularity import GRANULARITIES
 from clustersim.units import to_ps
+from clustersim.variability import Variability, read_variability
 
 KEYS = (
     "model", "cluster", "nodes", "parallel", "strategy", "batch", "precision", "recompute", "steps", "cost", "collectives",
-    "link_delay", *LINK_KINDS,
+    "link_delay", "variability", "granularity", *LINK_KINDS, "sweep",
 )  # fmt: skip
-_SHORT_FORMS = MappingProxyType({"strategy": "name"})
+SHORT_FORMS = MappingProxyType({"strategy": "name"})
+SWEEP_KEYS = ("vary", "zip", "tolerance_percent", "metric")
 _MODEL = "the name of a model, a path to a config.json, or a mapping with layers, hidden, heads"
 _CLUSTER = "the name of a cluster or a path to a topology file"
 _PEAK = "peak"
@@ -69,7 +73,8 @@ class FixedCost:
 class Experiment:
     """One optimizer step to simulate. ``cost`` is None for the model's own, ``"peak"``, or fixed times.
 
-    ``warnings`` are sentences for the user; ``document`` is what was read, with overrides.
+    ``slow_links`` has the part of its capacity that a link of the cluster has left. ``warnings`` are sentences for the user; ``document`` is
+    what was read, with overrides.
     """
 
     model: Model
@@ -87,6 +92,9 @@ class Experiment:
     recompute: str
     cost: str | FixedCost | None
     collectives: str
+    granularity: str
+    variability: Variability
+    slow_links: Mapping[int, float]
     warnings: tuple[str, ...]
     document: Document
 
@@ -98,13 +106,14 @@ def load(reference: str | Path, overrides: Sequence[str] = (), strategy: str | N
     InputError, one line with the place, for whatever is wrong.
     """
     path = presets.find(str(reference), "schedules", Path(), "experiment", "EXPERIMENT")
-    read = document.load(path).override(overrides, _SHORT_FORMS)
+    read = document.load(path).override(overrides, SHORT_FORMS)
     if strategy is not None:
-        read = _with_strategy(read, strategy)
+        read = with_strategy(read, strategy)
     return parse(read, path.parent)
 
 
-def _with_strategy(read: Document, name: str) -> Document:
+def with_strategy(read: Document, name: str) -> Document:
+    """The document with another strategy, without what it says for the one it names; see :func:`load`."""
     given = read.data.get("strategy")
     if isinstance(given, str):
         given = {"name": given}
@@ -119,6 +128,7 @@ def _with_strategy(read: Document, name: str) -> Document:
 def parse(read: Document, near: Path) -> Experiment:
     """Check a document; file names in it are relative to ``near``."""
     top = read.section("", KEYS)
+    top.section("sweep", SWEEP_KEYS)
     steps = top.integer("steps", 1, maximum=1000)
     batch = top.section("batch", ("global", "micro", "sequence"))
     given_sequence = batch.integer("sequence", None, maximum=10**9)
@@ -133,7 +143,8 @@ def parse(read: Document, near: Path) -> Experiment:
     check_experts(top, grid, model)
     if sequence % grid.context:
         top.document.error("parallel.context", f"{grid.context} does not divide a sequence of {sequence} tokens; allowed: a divisor")
-    cluster = _read_cluster(top, grid, near)
+    variability = read_variability(top, grid.ranks)
+    cluster, slow_links = _disturbed(top, _read_cluster(top, grid, near), variability)
     precision = top.choice("precision", PRECISIONS, "bf16" if "bf16" in cluster.gpu.peak_flop_s else "fp16")
     _check_tensor(top, grid, cluster, model)
     cost = _read_cost(top)
@@ -168,6 +179,9 @@ def parse(read: Document, near: Path) -> Experiment:
         recompute=top.choice("recompute", RECOMPUTE, "none"),
         cost=cost,
         collectives=collectives,
+        granularity=top.choice("granularity", GRANULARITIES, "kernel"),
+        variability=variability,
+        slow_links=slow_links,
         warnings=(*_warnings(strategy, schedule, grid), *_collective_warnings(collectives, strategy, cluster, grid)),
         document=read,
     )
@@ -213,6 +227,26 @@ def _read_cluster(top: Section, grid: Grid, near: Path) -> Cluster:
             f" {cluster.gpus}; allowed: degrees whose product is the number of GPUs, or no `nodes:`",
         )  # fmt: skip
     return cluster
+
+
+def _disturbed(top: Section, cluster: Cluster, variability: Variability) -> tuple[Cluster, dict[int, float]]:
+    """The cluster without the links that failed, and the capacity that slow ones have left, by their ids."""
+
+    def number(key: str, name: str) -> int:
+        found = link_number(cluster, name)
+        if found is None:
+            example = f"; for example {cluster.link(0).name}" if cluster.link_count else ", which has none"
+            top.document.error(f"variability.{key}", f"{document.shown(name)} is no link of {cluster.name}{example}")
+        return found
+
+    slow = {number("slow_links", name): left for name, left in variability.slow_links}
+    failed = {number("failed_links", name) for name in variability.failed_links}
+    if not failed:
+        return cluster, slow
+    try:
+        return without_links(cluster, failed), slow
+    except ValueError as error:
+        top.document.error("variability.failed_links", str(error))
 
 
 def _sequence_parallel(top: Section, grid: Grid) -> bool:

@@ -21,6 +21,7 @@ from clustersim.model.flops import hardware_flops, model_flops
 from clustersim.program.build import build_program
 from clustersim.program.program import Program
 from clustersim.trace.files import write_trace, write_whole
+from clustersim.trace.granularity import coarsened
 from clustersim.trace.trace import Trace, from_outcome
 
 
@@ -54,10 +55,11 @@ def simulate(experiment: Experiment, fold: bool = True, progress: Progress | Non
         outcome = run_program(program, progress)
     except InputError as error:
         raise type(error)(f"{experiment.document.source}: {error}") from None
-    trace = from_outcome(program, outcome)
+    trace = coarsened(from_outcome(program, outcome), experiment.granularity)
     facts = _facts(experiment, program)
     ranks = pd.DataFrame({"rank": np.arange(len(program.simulated_as)), "simulated_as": program.simulated_as})
     summary = summarize(trace, facts, outcome.events, time.perf_counter() - begin)
+    summary["symmetry_broken_by"] = list(program.apart)
     return Run(experiment, trace, link_totals(trace, facts), ranks, summary)
 
 
@@ -84,18 +86,22 @@ def write_run(run: Run, folder: Path) -> list[Path]:
     return paths
 
 
-def manifest(experiment: Experiment) -> dict[str, Any]:
-    """What is needed to run it again: the inputs with all overrides in, and the version. Nothing is random yet: the seed is None."""
+def release() -> str:
+    """The version of the product."""
     try:
-        release = version("clustersim")
+        return version("clustersim")
     except PackageNotFoundError:
-        release = "not installed"
+        return "not installed"
+
+
+def manifest(experiment: Experiment) -> dict[str, Any]:
+    """What is needed to run it again: the inputs with all overrides in, the version, and the seed of the noise where there is any."""
     return {
         "experiment": experiment.document.source,
         "inputs": experiment.document.data,
         "title": title(experiment),
-        "version": release,
-        "seed": None,
+        "version": release(),
+        "seed": experiment.variability.seed if experiment.variability.jitter else None,
     }
 
 

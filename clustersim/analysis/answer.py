@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from clustersim.analysis.answer_links import link_use, use_over_time, utilization_during
+from clustersim.analysis.answer_links import kinds_used, link_use, use_over_time, utilization_during
 from clustersim.analysis.bandwidth import bandwidths
 from clustersim.analysis.facts import WHOLE, TraceFacts
 from clustersim.analysis.idle import idle_causes
-from clustersim.analysis.intervals import union
+from clustersim.analysis.intervals import Intervals, difference, union
 from clustersim.analysis.lateness import charged_ps, joined_waits, waits_in_kernels
 from clustersim.analysis.memory import peak_times
 from clustersim.analysis.overlap import Sweep, family_split, rank_split, rank_waits, sweeps
@@ -37,7 +37,7 @@ class Analysis:
     ``links``: by link, and ``links_over_time`` (:func:`use_over_time`), None without capacities; ``limiting_links``: by family, the
     kind of link that is busiest while it is exposed, and how busy. ``notes``: what is strange about the trace.
 
-    Means are over the ranks of the job, and over the steps of the window.
+    Sums of waits and transfers are over the ranks of the job, in all of the window; means are over both, and over its steps.
     """
 
     window: tuple[int, int]
@@ -104,12 +104,13 @@ def analyze(
         raise InputError("the window holds no time of the trace")
     joined = find_activities(ops)
     graph = build_graph(ops, joined, trace.dependencies)
+    stands_for = facts.weights(ops.rank)
     cuts = sweeps(ops, window)
     idle = [idle_causes(ops, joined, graph, cut, facts) for cut in cuts]
     ranks = pd.concat([rank_split(cut) for cut in cuts], ignore_index=True)
     ranks["contended_ps"] = np.concatenate([one.contended_ps for one in idle])
     waited = [waits_in_kernels(ops, joined, cut) for cut in cuts] if ops.profiled else [one.waits for one in idle]
-    ranks["waited_for_ps"] = charged_ps(ops, joined, graph, joined_waits(waited))
+    ranks["waited_for_ps"] = charged_ps(ops, joined, graph, joined_waits(waited), stands_for)
     ranks["compute_over_median"] = compute_over_peers(ops, trace.ops)
     ranks["wait_ps"] = np.concatenate([rank_waits(ops, cut) for cut in cuts])
     ranks["wait_known"] = ~np.isin(ranks["rank"], ops.rank[ops.communicates & ~_known(ops, facts)])
@@ -126,9 +127,9 @@ def analyze(
         families=families,
         causes=pd.concat([one.causes for one in idle], ignore_index=True),
         streams=stream_times(ops, window),
-        waits=collective_waits(ended, joined),
-        stragglers=stragglers(ended, joined),
-        bandwidths=bandwidths(trace.ops, ended, _known(ops, facts)),
+        waits=collective_waits(ended, joined, stands_for),
+        stragglers=stragglers(ended, joined, stands_for),
+        bandwidths=bandwidths(trace.ops, ended, _known(ops, facts), stands_for),
         path=clipped_path(critical_path(ops, joined, graph, whole[0]), window),
         numbers=ops.number,
         within=ops.within(window),
@@ -136,7 +137,7 @@ def analyze(
         memory=peak_times(trace.memory),
         links=link_use(trace.links, totals, window) if used else None,
         links_over_time=use_over_time(trace.links, totals, window) if used else None,
-        limiting_links=_limiting_links(trace, totals, ops, families, cuts) if used else {},
+        limiting_links=_limiting_links(trace, totals, families, cuts) if used else {},
         notes=oddities(ops),
     )
 
@@ -152,31 +153,35 @@ def _ended(ops: Ops, window: tuple[int, int], whole: tuple[int, int]) -> Ops:
     return ops if inside.all() else replace(ops, family=np.where(ops.communicates & ~inside, OTHER, ops.family))
 
 
-_GOOD_PART = 0.1
+def _limiting_links(trace: Trace, totals: pd.DataFrame, families: pd.DataFrame, cuts: list[Sweep]) -> dict[str, tuple[str, float]]:
+    """By family the links that are busiest while it is exposed, of the kinds that it uses.
 
-
-def _limiting_links(
-    trace: Trace, totals: pd.DataFrame, ops: Ops, families: pd.DataFrame, cuts: list[Sweep]
-) -> dict[str, tuple[str, float]]:
-    """By family the links that are busiest while it is exposed, of the kinds that can carry what a rank sends for it.
-
-    The trace does not say which links an op uses: a kind on which no link carries a good part of that does not.
+    The trace does not say which links an op uses: those that carry something while no rank communicates in another family. A family that
+    is never alone has none named.
     """
+    names = [str(name) for name in families["family"].unique()]
+    under_way = {name: _times(cuts, name, exposed=False) for name in names}
     found = {}
-    ranks = len(np.unique(ops.rank))
-    for name in families["family"].unique():
-        pieces = [_exposed_times(cut, FAMILIES.index(name)) for cut in cuts]
-        times = union(np.concatenate([start for start, _ in pieces]), np.concatenate([end for _, end in pieces]))
-        sent = ops.size[ops.family == FAMILIES.index(name)].sum() / ranks
-        busiest = utilization_during(trace.links, totals, times, _GOOD_PART * sent)
+    for name in names:
+        others = [pieces for other, pieces in under_way.items() if other != name]
+        alone = difference(under_way[name], _all_of(others)) if others else under_way[name]
+        kinds = kinds_used(trace.links, totals, alone)
+        busiest = utilization_during(trace.links, totals, _times(cuts, name, exposed=True), kinds)
         if busiest is not None:
-            found[str(name)] = busiest
+            found[name] = busiest
     return found
 
 
-def _exposed_times(cut: Sweep, family: int) -> tuple[np.ndarray, np.ndarray]:
-    """When any rank is exposed in the family, off the line."""
-    chosen = cut.of(family) & ~cut.computes
-    start, end = cut.start[chosen], cut.end[chosen]
-    shift = cut.line.rank_of(start) * cut.line.span - cut.line.begin
-    return start - shift, end - shift
+def _times(cuts: list[Sweep], name: str, exposed: bool) -> Intervals:
+    """When any rank communicates in the family, off the line; ``exposed``: without compute."""
+    pieces = []
+    for cut in cuts:
+        chosen = cut.of(FAMILIES.index(name)) & (~cut.computes if exposed else True)
+        start, end = cut.start[chosen], cut.end[chosen]
+        shift = cut.line.rank_of(start) * cut.line.span - cut.line.begin
+        pieces.append(Intervals(start - shift, end - shift))
+    return _all_of(pieces)
+
+
+def _all_of(parts: list[Intervals]) -> Intervals:
+    return union(np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pandas as pd
 
@@ -79,24 +81,69 @@ def by_kind(use: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def utilization_during(
-    links: pd.DataFrame, totals: pd.DataFrame, times: Intervals, least_bytes: float = 0.0
+    links: pd.DataFrame, totals: pd.DataFrame, times: Intervals, kinds: Collection[str] | None = None
 ) -> tuple[str, float] | None:
-    """The kind of the link that is busiest in these times, and its utilization then; None when none is used or there is no time.
+    """The kind of link that is busiest in these times, and its utilization then; None when none is used or there is no time.
 
-    Of the kinds of which some link carries at least so many bytes in all.
+    That of a kind is the mean over the times of its link that is busiest at each. Only of these ``kinds``, where they are given.
+
+    >>> links = pd.DataFrame({"link": ["a", "b"], "start_ps": [0, 10], "end_ps": [10, 20], "rate_bytes_s": [10.0, 5.0]})
+    >>> totals = pd.DataFrame({"link": ["a", "b"], "kind": "network", "links": 1, "capacity_bytes_s": 10})
+    >>> utilization_during(links, totals, Intervals(np.array([0]), np.array([20])))
+    ('network', 0.75)
     """
     total = length(times)
-    if not total:
-        return None
+    kind, share = _kinds_and_shares(links, totals)
     start, end = links["start_ps"].to_numpy(), links["end_ps"].to_numpy()
-    seconds = (covered(times, end) - covered(times, start)) / PS_PER_S
-    names, rate = links["link"].astype(str).to_numpy(), links["rate_bytes_s"].to_numpy()
-    moved = pd.Series(seconds * rate).groupby(names).sum()
+    found = {}
+    for name in sorted(set(kind) - {""}) if total else ():
+        if kinds is None or name in kinds:
+            of = kind == name
+            found[name] = _busiest_time(start[of], end[of], share[of], times) / total
+    busiest = max(found, key=found.__getitem__, default=None)
+    return None if busiest is None or not found[busiest] else (busiest, found[busiest])
+
+
+def kinds_used(links: pd.DataFrame, totals: pd.DataFrame, times: Intervals) -> set[str]:
+    """The kinds of link that carry a part worth naming of the bytes in these times."""
+    kind, _ = _kinds_and_shares(links, totals)
+    start, end = links["start_ps"].to_numpy(), links["end_ps"].to_numpy()
+    moved = pd.Series((covered(times, end) - covered(times, start)) * links["rate_bytes_s"].to_numpy()).groupby(kind).sum()
+    return set(moved.index[(moved > _WORTH_NAMING * moved.max()) & (moved.index != "")])
+
+
+_WORTH_NAMING = 0.01  # of what the kind carries that carries most
+
+
+def _kinds_and_shares(links: pd.DataFrame, totals: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """By row of ``links`` the kind, empty where the link is not known, and the utilization."""
     known = totals.assign(link=totals["link"].astype(str)).set_index("link")
-    whole = pd.Series((end - start) / PS_PER_S * rate).groupby(names).sum()
-    most = whole.groupby(known["kind"].astype(str).reindex(whole.index)).max()
-    moved = moved[known["kind"].astype(str).reindex(moved.index).isin(most.index[most >= least_bytes]).to_numpy()]
-    use = (moved / known["capacity_bytes_s"].reindex(moved.index).astype(float) / (total / PS_PER_S)).dropna()
-    if not len(use) or not use.max():
-        return None
-    return str(known["kind"][use.idxmax()]), float(use.max())
+    names = pd.Categorical(links["link"])
+    labels = [str(name) for name in names.categories]
+    kind = known["kind"].astype(str).reindex(labels).fillna("").to_numpy(dtype=str)[names.codes]
+    capacity = known["capacity_bytes_s"].reindex(labels).to_numpy(dtype=float)[names.codes]
+    return kind, links["rate_bytes_s"].to_numpy() / capacity
+
+
+def _busiest_time(start: np.ndarray, end: np.ndarray, share: np.ndarray, times: Intervals) -> float:
+    """The integral over the times, in ps, of the greatest share at each.
+
+    >>> _busiest_time(np.array([0, 2, 8]), np.array([4, 9, 9]), np.array([0.5, 0.25, 1.0]), Intervals(np.array([1]), np.array([10])))
+    3.5
+    """
+    reach = (end > times.start[0]) & (start < times.end[-1]) & (end > start)
+    start, end, share = start[reach], end[reach], share[reach]
+    if not len(start):
+        return 0.0
+    edges = np.unique(np.concatenate([start, end]))
+    first, last = np.searchsorted(edges, start), np.searchsorted(edges, end)
+    level = np.frexp(last - first)[1] - 1  # two runs of 2^level pieces cover each row; a run hands its share down to its halves
+    most = np.zeros(len(edges) - 1)
+    for power in range(int(level.max()), -1, -1):
+        rows = np.flatnonzero(level == power)
+        np.maximum.at(most, first[rows], share[rows])
+        np.maximum.at(most, last[rows] - (1 << power), share[rows])
+        if power:
+            half = 1 << (power - 1)
+            most = np.maximum(most, np.concatenate([np.zeros(half), most[:-half]]))
+    return float((most * np.diff(covered(times, edges))).sum())

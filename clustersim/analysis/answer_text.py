@@ -76,7 +76,7 @@ def losses(analysis: Analysis) -> list[tuple[str, float, str]]:
 
 def limits(analysis: Analysis) -> str:
     """One sentence: what limits this step."""
-    what = "trace" if analysis.profiled and analysis.facts.member is None else "step"
+    what = "window" if analysis.facts.given else "trace" if analysis.profiled and analysis.facts.member is None else "step"
     window = analysis.step_ps
     if not window:
         return f"nothing: the {what} takes no time"
@@ -87,24 +87,36 @@ def limits(analysis: Analysis) -> str:
     kind, use = analysis.limiting_links.get(family, ("", 0.0))
     where = f" on {kind} links at {percent(use)} utilization" if kind else ""
     amount, whose, loss = percent(_share(time, window)), "", f"{words}{where}"
+    waits_in_it = bool(family) == analysis.profiled  # measured ranks wait inside kernels that communicate, simulated ones are idle
     late = _late(analysis, words, time)
     if late is not None:
-        waiting = percent(late.share), " on the other ranks", f"waiting for rank {late.rank}, which {_why(late)}"
-        amount, whose, loss = waiting if late.most else (amount, whose, "{}, with {}{} {}".format(loss, *waiting))
+        waiting = percent(late.share), " on the other ranks", f"waiting for {_who(late)}, which {_why(late)}"
+        link = "with" if waits_in_it else "and"
+        whole = late.most and waits_in_it
+        amount, whose, loss = waiting if whole else (amount, whose, "{}, {} {}{} {}".format(loss, link, *waiting))
     if compute >= _MOSTLY:
         return f"compute: {percent(compute)} of the {what} is compute; the largest loss is {amount}{whose} {loss}"
     return f"{amount} of the {what}{whose} is {loss}; {percent(compute)} is compute"
 
 
 def _late(analysis: Analysis, words: str, time: float) -> Late | None:
-    """The rank to name for a loss, of ``time`` ps a step on the mean rank."""
-    total = time * len(analysis.ranks) * analysis.facts.steps
+    """The rank to name for a loss, of ``time`` ps a step on the mean rank; measured ranks lose what they wait in communication."""
+    lost = analysis.mean("exposed_ps") if analysis.profiled else time
+    total = lost * int(analysis.ranks["stands_for"].sum()) * analysis.facts.steps
     return late_rank(analysis.ranks, analysis.window_ps, total, analysis.profiled or words == f"idle: {CAUSE_WORDS['peer']}")
+
+
+def _who(late: Late) -> str:
+    """
+    >>> _who(Late(rank=6, slower=1.3, share=0.2, most=True, alike=1)), _who(Late(rank=6, slower=1.3, share=0.2, most=True, alike=4))
+    ('rank 6', 'rank 6 (one of 4 alike)')
+    """
+    return f"rank {late.rank}" + (f" (one of {late.alike:,} alike)" if late.alike > 1 else "")
 
 
 def _why(late: Late) -> str:
     """
-    >>> _why(Late(rank=6, slower=1.3, share=0.2, most=True)), _why(Late(rank=6, slower=None, share=0.2, most=True))
+    >>> _why(Late(6, slower=1.3, share=0.2, most=True, alike=1)), _why(Late(6, slower=None, share=0.2, most=True, alike=1))
     ('computes 30 % longer than its peers (median) for the same work', 'comes last to collectives')
     """
     if late.slower is None:
@@ -119,8 +131,8 @@ def _share(part: float, whole: float) -> float | None:
 def document(analysis: Analysis) -> dict[str, Any]:
     """Everything but the table of ops: SI units, None where there is nothing to divide by, or nothing is known.
 
-    Of a window of several steps the times are those of its mean step, ``window_s`` too: only ``window``, ``waits``, ``collectives``
-    and ``stragglers`` are of all of it. Times without a rank are means over the ranks of the job.
+    Of a window of several steps all is of its mean step, ``window_s`` too, but for ``window``. ``waits``, ``collectives`` and
+    ``stragglers`` are sums over the ranks of the job, other times without a rank means over them.
     """
     window = analysis.step_ps
     idle = window - analysis.mean("compute_ps")
@@ -148,7 +160,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "critical_path": _path(analysis),
         "slack": _slack(analysis),
         "waits": _waits(analysis),
-        "collectives": analysis.bandwidths.to_dict("records"),
+        "collectives": _per_step(analysis, _records(analysis.bandwidths), ("count", "bytes", "time_s", "wait_s")),
         "stragglers": _stragglers(analysis),
         "links": {} if analysis.links is None else by_kind(analysis.links),
         "links_over_time": [] if analysis.links_over_time is None else analysis.links_over_time.to_dict("records"),
@@ -167,7 +179,16 @@ def _waits(analysis: Analysis) -> list[dict[str, Any]]:
     unknown = dict.fromkeys(("wait_s", "longest_wait_s", "transfer_s"))
     known = bool(analysis.ranks["wait_known"].all())
     seen = {str(row["kind"]): known and not (analysis.profiled and row["kind"] in ("send", "recv")) for row in _records(analysis.waits)}
-    return [row if seen[str(row["kind"])] else row | unknown for row in _records(analysis.waits)]
+    rows = [row if seen[str(row["kind"])] else row | unknown for row in _records(analysis.waits)]
+    return _per_step(analysis, rows, ("ops", "wait_s", "transfer_s", "contention_s"))
+
+
+def _per_step(analysis: Analysis, rows: list[dict[str, Any]], sums: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The rows with these sums over the steps of the window, where it has several, divided by their number."""
+    steps = analysis.facts.steps
+    if steps == 1:
+        return rows
+    return [row | {name: row[name] / steps for name in sums if row[name] is not None} for row in rows]
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -284,15 +305,16 @@ def _slack(analysis: Analysis) -> dict[str, Any] | None:
 def _stragglers(analysis: Analysis) -> list[dict[str, Any]]:
     """Ranks that others wait for, most first: its compute over that of its peers, idle of others because of it (in a measured trace
 
-    waits in kernels without compute), and waits for it in collectives, idle or not.
+    waits in kernels without compute), and waits for it in collectives, idle or not. A rank that stands for others has their sums too.
     """
     table = analysis.stragglers.assign(idle=analysis.ranks["waited_for_ps"].to_numpy())
-    table["pace"] = analysis.ranks["compute_over_median"].to_numpy()
+    table["pace"], table["stands_for"] = (analysis.ranks[name].to_numpy() for name in ("compute_over_median", "stands_for"))
     table = table[(table["idle"] > 0) | (table["waited_for_s"] > 0)]
     table = table.sort_values(["idle", "waited_for_s", "rank"], ascending=[False, False, True])
-    return [
+    rows = [
         {
             "rank": int(row.rank),
+            "stands_for": int(row.stands_for),
             "compute_over_median": None if np.isnan(row.pace) else float(row.pace),
             "idle_of_others_s": float(row.idle) / PS_PER_S,
             "waited_for_s": float(row.waited_for_s),
@@ -300,3 +322,4 @@ def _stragglers(analysis: Analysis) -> list[dict[str, Any]]:
         }
         for row in table.itertuples(index=False)
     ]
+    return _per_step(analysis, rows, ("idle_of_others_s", "waited_for_s", "collectives"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -28,22 +30,22 @@ def run_window(ops: pd.DataFrame, steps: int, given: Window | None = None, step:
     if step is not None:
         _check_step(step, steps)
     if steps == 1:
-        return given, WHOLE if given is None else TraceFacts(window_words(given))
+        return given, WHOLE if given is None else given_facts(given)
     try:
         passes, of_op = _steps_of_ops(ops, steps)
     except InputError:
         if given is None:
             raise
-        return given, TraceFacts(window_words(given))
+        return given, given_facts(given)
     ends = _ends(ops, of_op)
     inside = {"step_of": of_op, "step_ends_ps": ends[:-1]}
     if given is not None:
-        return given, TraceFacts(window_words(given), **inside)
+        return given, replace(given_facts(given), **inside)
     if step is not None:
         return step_window(ops, step, steps), TraceFacts(f"step {step} of 0 to {steps - 1}", **inside)
     begin, end, counted = steady_window(ops, steps, passes)
     which = "step 1" if counted == 1 else f"steps 1 to {counted}"
-    return (begin, end), TraceFacts(f"the steady state, {which} of 0 to {steps - 1}", counted, **inside)
+    return (begin, end), TraceFacts(f"the steady state, {which} of 0 to {steps - 1}", steps=counted, **inside)
 
 
 def step_window(ops: pd.DataFrame, step: int, steps: int) -> Window:
@@ -70,12 +72,13 @@ def _ends(ops: pd.DataFrame, of_op: np.ndarray) -> tuple[int, ...]:
     return tuple(ops["end_ps"][computes].groupby(of_op[computes]).max().tolist())
 
 
-def window_words(window: Window) -> str:
-    """
-    >>> window_words((0, 5 * 10**9))
+def given_facts(window: Window) -> TraceFacts:
+    """What is known of a window that was given by its times, in ps.
+
+    >>> given_facts((0, 5 * 10**9)).window
     '0 s to 5 ms'
     """
-    return " to ".join(time_text(time / PS_PER_S) for time in window)
+    return TraceFacts(" to ".join(time_text(time / PS_PER_S) for time in window), given=True)
 
 
 def _steps_of_ops(ops: pd.DataFrame, steps: int) -> tuple[int, np.ndarray]:

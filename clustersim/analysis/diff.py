@@ -29,7 +29,9 @@ def difference(a: Analysis, b: Analysis) -> str:
     before, after = a.step_ps, b.step_ps
     times = f"{time_text(before / PS_PER_S)} to {time_text(after / PS_PER_S)}"
     rows = changes(a, b)
-    if before == after:
+    if a.facts.given or b.facts.given:
+        head = f"a window of {times.replace(' to ', ' in A, of ')} in B"
+    elif before == after:
         head = f"B takes as long as A, {time_text(after / PS_PER_S)}"
     elif before and after:
         head = f"B is {max(before, after) / min(before, after):.3g} times as {'fast' if after < before else 'slow'} as A ({times})"

@@ -13,7 +13,9 @@ from clustersim.errors import InputError
 
 @dataclass(frozen=True)
 class TraceFacts:
-    """``window``: the window in words; ``steps``: optimizer steps in it, over which the times of an analysis are means.
+    """``window``: the window in words, and whether it was ``given`` by its times, with whatever work lies in it; ``steps``: optimizer steps
+
+    in it, over which the times of an analysis are means.
 
     ``step_of``: by op, the optimizer step that it computes for, and ``step_ends_ps`` where each step but the last ends; None and
     empty where all is one step. ``member``: by op, whether it belongs to the step that is looked at; None: all do. ``stands_for``: by
@@ -25,6 +27,7 @@ class TraceFacts:
     """
 
     window: str = "the whole trace"
+    given: bool = False
     steps: int = 1
     step_of: np.ndarray | None = None
     step_ends_ps: tuple[int, ...] = ()
@@ -34,7 +37,8 @@ class TraceFacts:
 
     def weights(self, ranks: np.ndarray) -> np.ndarray:
         """For how many ranks of the job each of these stands."""
-        return np.array([self.stands_for.get(rank, 1) for rank in ranks.tolist()], dtype=np.int64)
+        distinct, code = np.unique(ranks, return_inverse=True)
+        return np.array([self.stands_for.get(rank, 1) for rank in distinct.tolist()], dtype=np.int64)[code]
 
 
 WHOLE = TraceFacts()

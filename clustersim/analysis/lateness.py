@@ -21,7 +21,7 @@ Rank 0 waits 8 for rank 1, which had waited 6 for rank 2: of the 14, 2 are charg
 >>> ops = read_ops(trace)
 >>> joined = find_activities(ops)
 >>> waits = Waits(np.array([2, 5]), np.array([1, 1]), np.array([7, 9]))
->>> charged_ps(ops, joined, build_graph(ops, joined, trace.dependencies), waits).tolist()
+>>> charged_ps(ops, joined, build_graph(ops, joined, trace.dependencies), waits, np.ones(7)).tolist()
 [0.0, 2.0, 12.0]
 """
 
@@ -76,8 +76,11 @@ def waits_in_kernels(ops: Ops, joined: Activities, cut: Sweep) -> Waits:
     return Waits(rows[wait], np.maximum(start[wait], bare.start[piece]) - shift, np.minimum(end[wait], bare.end[piece]) - shift)
 
 
-def charged_ps(ops: Ops, joined: Activities, graph: Graph, waits: Waits) -> np.ndarray:
-    """By rank, ascending, the waits that it is the root cause of, in whole ps; but for rounding, together as long as all."""
+def charged_ps(ops: Ops, joined: Activities, graph: Graph, waits: Waits, stands_for: np.ndarray) -> np.ndarray:
+    """By rank, ascending, the waits that it is the root cause of, in whole ps; but for rounding, together as long as all.
+
+    Each wait counts for as many ranks as that of its op ``stands_for`` (by op).
+    """
     ranks, rank = np.unique(ops.rank, return_inverse=True)
     length = np.bincount(waits.op, weights=waits.end - waits.start, minlength=len(ops) + 1)
     waited = np.flatnonzero(length)
@@ -91,7 +94,7 @@ def charged_ps(ops: Ops, joined: Activities, graph: Graph, waits: Waits) -> np.n
     late = np.where((until[cause] > since) & (by[cause] != rank[waited]), sums[: len(waited)] - sums[len(waited) :], 0)
     share = np.zeros(len(ops) + 1)
     share[waited] = np.minimum(late / length[waited], 1)
-    to, handed, charge = np.full(len(ops) + 1, len(ops)), share.copy(), length.copy()
+    to, handed, charge = np.full(len(ops) + 1, len(ops)), share.copy(), length * np.append(stands_for, 1)
     to[waited] = cause
     while handed.any():
         charge += np.bincount(to, weights=charge * handed, minlength=len(charge))

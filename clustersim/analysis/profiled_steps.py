@@ -11,9 +11,10 @@ from clustersim.importers.kineto_events import NEVER
 
 
 def launched(imported: Imported, rank: int, begin_ps: int, end_ps: int) -> np.ndarray:
-    """By op, whether it is of this rank and was launched in [begin, end)."""
-    launch = imported.launches["launch_ps"].to_numpy()
-    return (imported.trace.ops["rank"].to_numpy() == rank) & (launch >= begin_ps) & (launch < end_ps)
+    """The ops of this rank that were launched in [begin, end), as rows; ops are sorted by rank."""
+    low, high = np.searchsorted(imported.trace.ops["rank"].to_numpy(), [rank, rank + 1])
+    launch = imported.launches["launch_ps"].to_numpy()[low:high]
+    return low + np.flatnonzero((launch >= begin_ps) & (launch < end_ps))
 
 
 def profiled_step(imported: Imported, number: int) -> tuple[tuple[int, int], TraceFacts, list[str]]:
@@ -30,7 +31,7 @@ def profiled_step(imported: Imported, number: int) -> tuple[tuple[int, int], Tra
         raise InputError(f"--step: there is no step {number}; the trace has {names}")
     member = np.zeros(len(ops), dtype=bool)
     for row in mine.itertuples(index=False):
-        member |= launched(imported, row.rank, row.start_ps, row.end_ps)
+        member[launched(imported, row.rank, row.start_ps, row.end_ps)] = True
     if not member.any():
         raise InputError(f"--step: nothing that the GPUs ran was launched in step {number}; the trace has {names}")
     lost = int((imported.launches["launch_ps"] == NEVER).sum())

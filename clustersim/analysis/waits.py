@@ -137,41 +137,45 @@ def contention(ops: Ops, joined: Activities) -> np.ndarray:
     return excess
 
 
-def collective_waits(ops: Ops, joined: Activities) -> pd.DataFrame:
+def collective_waits(ops: Ops, joined: Activities, stands_for: np.ndarray) -> pd.DataFrame:
     """A row per kind of communicating op: family, kind, ops; wait_s, transfer_s and contention_s (the part of the transfer), summed
 
-    over the ops; longest_wait_s. Seconds: such sums may be more than 64 bits of picoseconds.
+    over the ops, each as often as its rank ``stands_for`` others (by op); longest_wait_s. Seconds: such sums may be more than 64 bits
+    of picoseconds.
     """
     rows = np.flatnonzero(ops.communicates)
-    wait, excess = waits(ops)[rows], contention(ops, joined)[rows]
-    table = pd.DataFrame({"kind": ops.kind.codes[rows], "family": ops.family[rows]})
-    table["wait"], table["excess"] = wait.astype(float), excess.astype(float)
-    table["transfer"] = (ops.end[rows] - ops.start[rows] - (wait if ops.profiled else 0)).astype(float)
+    wait, excess, count = waits(ops)[rows], contention(ops, joined)[rows], stands_for[rows]
+    transfer = ops.end[rows] - ops.start[rows] - (wait if ops.profiled else 0)
+    table = pd.DataFrame({"kind": ops.kind.codes[rows], "family": ops.family[rows], "count": count, "longest": wait})
+    for name, times in (("wait", wait), ("excess", excess), ("transfer", transfer)):
+        table[name] = times.astype(float) * count
     by_kind = table.groupby("kind", sort=True)
     return pd.DataFrame(
         {
             "family": [FAMILIES[family] for family in by_kind["family"].first()],
             "kind": [str(ops.kind.categories[code]) for code in by_kind.groups],
-            "ops": by_kind.size().to_numpy(),
+            "ops": by_kind["count"].sum().to_numpy(),
             "wait_s": by_kind["wait"].sum().to_numpy() / PS_PER_S,
-            "longest_wait_s": by_kind["wait"].max().to_numpy() / PS_PER_S,
+            "longest_wait_s": by_kind["longest"].max().to_numpy() / PS_PER_S,
             "transfer_s": by_kind["transfer"].sum().to_numpy() / PS_PER_S,
             "contention_s": by_kind["excess"].sum().to_numpy() / PS_PER_S,
         }
     )
 
 
-def stragglers(ops: Ops, joined: Activities) -> pd.DataFrame:
+def stragglers(ops: Ops, joined: Activities, stands_for: np.ndarray) -> pd.DataFrame:
     """A row per rank: rank, waited_for_s (the waits of the others in collectives in which it came last), collectives (how many).
 
+    A wait counts for as many ranks as that of its op ``stands_for`` (by op), a collective for as many as come last to one like it.
     Sends and receives are not in it: a receive is posted long before anybody needs it.
     """
     rows = np.flatnonzero(ops.communicates & ~ops.is_kind("send", "recv"))
     late = ops.rank[joined.last[joined.of_op[rows]]]
-    wait = waits(ops)[rows].astype(float)
-    ranks, code = np.unique(ops.rank, return_inverse=True)
+    wait = waits(ops)[rows].astype(float) * stands_for[rows]
+    ranks, first = np.unique(ops.rank, return_index=True)
     found = pd.DataFrame({"rank": late, "wait": wait, "activity": joined.of_op[rows]})
     found = found[found["wait"] > 0]
     by_rank = found.groupby("rank")
     table = pd.DataFrame({"waited_for_s": by_rank["wait"].sum() / PS_PER_S, "collectives": by_rank["activity"].nunique()})
-    return table.reindex(ranks, fill_value=0).rename_axis("rank").reset_index()
+    table = table.reindex(ranks, fill_value=0).rename_axis("rank").reset_index()
+    return table.assign(collectives=table["collectives"] * stands_for[first])

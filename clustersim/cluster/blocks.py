@@ -29,12 +29,12 @@ def blocks_of(cluster: Cluster) -> tuple[Block, ...] | None:
     An ideal cluster has none, and all its GPUs are alike.
 
     >>> from clustersim.cluster.load import check_cluster
-    >>> [(block.first, block.size) for block in blocks_of(check_cluster("paper-a100", nodes=2))]
-    [(0, 160)]
+    >>> [(block.first, block.size) for block in blocks_of(check_cluster("paper-a100"))]
+    [(0, 144)]
     """
     if cluster.ideal:
         return ()
-    if cluster.whole or cluster.routing == "ecmp" or not isinstance(cluster.fabric, Flat | Tiers):
+    if cluster.whole or cluster.failed or cluster.routing == "ecmp" or not isinstance(cluster.fabric, Flat | Tiers):
         return None
     per_node = cluster.gpus_per_node
     fabric = _levels(cluster, cluster.fabric) if isinstance(cluster.fabric, Tiers) and cluster.has_network else []

@@ -59,7 +59,7 @@ class Cluster:
 
     ``fabric`` joins the NICs, ``routing`` is ``spread`` or ``ecmp``. A ``whole`` cluster is one graph of devices: its
     ``devices``, ``node_links`` and ``gpu_names`` are those of all nodes, and there is no fabric. An ``ideal`` cluster has no
-    links: every route is empty, and ``link_delay_ps`` is the one-way delay between ranks.
+    links: every route is empty, and ``link_delay_ps`` is the one-way delay between ranks. Routes lead around ``failed`` links.
     """
 
     name: str
@@ -80,6 +80,7 @@ class Cluster:
     protocols: tuple[Protocol, ...] = ()
     in_switch: Fraction | None = None
     algorithms: tuple[str, ...] = ALGORITHMS
+    failed: frozenset[int] = frozenset()
 
     @property
     def gpus(self) -> int:
@@ -129,8 +130,17 @@ class Cluster:
 
         Within a node the shortest paths, NVLink before PCIe; between nodes through the NIC of each GPU's affinity. Equal
         paths share the flow evenly, hop by hop; with ``ecmp`` routing the network takes one of them by a hash of ``a``,
-        ``b`` and ``flow``. InputError when there is no path.
+        ``b`` and ``flow``. What would cross a failed link takes the shortest paths that are left. InputError when there is no path.
         """
+        found = self._usual_route(a, b, flow)
+        if self.failed and any(link in self.failed for link, _ in found.links):
+            around = self._paths_left.route(self.device_of(a), self.device_of(b))
+            if around is None:
+                raise InputError(f"cluster {self.name}: {self.device_of(a)} cannot reach {self.device_of(b)} without the links that failed")
+            return Route(tuple((self._links_left[link], share) for link, share in around.links), around.latency_ps)
+        return found
+
+    def _usual_route(self, a: int, b: int, flow: int) -> Route:
         count, per_copy, stride, shift = self._sizes
         if not (0 <= a < count and 0 <= b < count):
             raise IndexError(f"GPUs {a}, {b} of {count}")
@@ -169,12 +179,12 @@ class Cluster:
             return NO_LINKS
         copy, local = divmod(self._checked(gpu), self._gpus_per_copy)
         name, hosts = self.gpu_names_of_copy[local], [device for device, kind in self.devices if kind == "host"]
+        first = copy * len(self.node_links) + self._fabric_links
         found = [self._paths.route(name, host) if out else self._paths.route(host, name) for host in hosts]
-        ways = [way for way in found if way is not None]
+        ways = [way for way in found if way is not None and self.failed.isdisjoint(first + link for link, _ in way.links)]
         if not ways:
             raise InputError(f"cluster {self.name}: {self.device_of(gpu)} has no way {'to' if out else 'from'} a host, to whose memory it would offload")
         near = min(ways, key=lambda way: len(way.links))
-        first = copy * len(self.node_links) + self._fabric_links
         return Route(tuple((first + link, share) for link, share in near.links), near.latency_ps)
 
     def graph(self) -> networkx.DiGraph:
@@ -257,6 +267,16 @@ class Cluster:
     def _paths(self) -> Paths:
         ends = {*self.gpu_names_of_copy, *(() if self.whole else self._nic_names)} - set(self.forwarding)
         return Paths(self.node_links, {*ends, NETWORK})
+
+    @cached_property
+    def _links_left(self) -> list[int]:
+        return [link for link in range(self.link_count) if link not in self.failed]
+
+    @cached_property
+    def _paths_left(self) -> Paths:
+        gpus = {self.device_of(gpu) for gpu in range(self.gpus)}
+        forwarding = {self._in_copy(copy, device) for copy in range(self.copies) for device in self.forwarding}
+        return Paths([self.link(link) for link in self._links_left], gpus - forwarding)
 
     @cached_property
     def _inside(self) -> dict[tuple[int, int], Route | None]:

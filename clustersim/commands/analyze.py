@@ -13,11 +13,16 @@ import pandas as pd
 from clustersim.analysis.answer import Analysis
 from clustersim.analysis.answer_text import document
 from clustersim.analysis.diff import difference_document
-from clustersim.commands.analyze_reading import TABLE, Found, read_analysis
-from clustersim.commands.analyze_tables import print_analysis, print_difference, table_of
+from clustersim.commands.analyze_tables import (
+    print_analysis,
+    print_difference,
+    table_of,
+)
 from clustersim.commands.output import console, print_files, print_json, print_warnings
+from clustersim.commands.reading import TABLE, Found, read_analysis
 from clustersim.errors import InputError
 from clustersim.trace.files import check_writable, write_whole
+from clustersim.units import PS_PER_S, time_text
 
 
 def analyze(options: argparse.Namespace) -> None:
@@ -83,12 +88,18 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _per_step(a: Found, b: Found) -> tuple[Analysis, Analysis]:
-    """Both as means over their steps; as they are where those are not known, with a warning if the other is known to have several."""
+    """Both as means over their steps; as they are where those are not known, with a warning if the other is known to have several
+
+    or the windows asked for are unequally long.
+    """
     if a.steps is None or b.steps is None:
         if (a.steps or b.steps or 1) > 1:
             print_warnings(["--diff: one trace has several steps, the other does not say how many: compared as they are"])
+        if a.analysis.facts.given and a.analysis.window_ps != b.analysis.window_ps:
+            lengths = " of A, ".join(time_text(of.analysis.window_ps / PS_PER_S) for of in (a, b))
+            print_warnings([f"--diff: the windows differ in length: {lengths} of B"])
         return a.analysis, b.analysis
-    one, other = (replace(of.analysis, facts=replace(of.analysis.facts, steps=of.steps)) for of in (a, b))
+    one, other = (replace(of.analysis, facts=replace(of.analysis.facts, steps=of.steps, given=False)) for of in (a, b))
     return one, other
 
 

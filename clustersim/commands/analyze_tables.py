@@ -23,7 +23,8 @@ def print_analysis(done: Analysis, job_ranks: int | None) -> None:
     out = console()
     out.print(f"{found['limits'][0].upper()}{found['limits'][1:]}.")
     out.print(_window(done, found, job_ranks))
-    for table in (_where(done), _kinds(done, found), _collectives(found), _path(done, found), _late(found), _links(found), _ranks(found)):
+    where = _where(done), _kinds(done, found), _collectives(done, found), _path(done, found)
+    for table in (*where, _late(done, found), _links(found), _ranks(found)):
         if table.row_count:
             out.print(table)
 
@@ -98,14 +99,26 @@ def _kinds(done: Analysis, found: dict[str, Any]) -> Table:
     return table
 
 
-def _collectives(found: dict[str, Any]) -> Table:
+def _sum_over_ranks(done: Analysis) -> str:
+    return "sum over ranks, mean over steps" if done.facts.steps > 1 else "sum over ranks"
+
+
+def _count(number: float) -> str:
+    """
+    >>> _count(1200), _count(42.5)
+    ('1,200', '42.5')
+    """
+    return f"{number:,.1f}".removesuffix(".0")
+
+
+def _collectives(done: Analysis, found: dict[str, Any]) -> Table:
     rows = sorted(found["collectives"], key=lambda row: -row["time_s"])
-    table = table_of("transfers, sum over ranks of the trace", "ops", "bytes", "time", "waiting", "algorithm bandwidth", "bus bandwidth")
+    table = table_of(f"transfers, {_sum_over_ranks(done)}", "ops", "bytes", "time", "waiting", "algorithm bandwidth", "bus bandwidth")
     for row in rows[:_SHOWN]:
         name = _kind(row["collective"]) + (f", group {row['group']}" if row["group"] else "")
         speeds = [f"{row[key] / 1e9:.4g} GB/s" if row[key] else "unknown" for key in ("algbw_bytes_s", "busbw_bytes_s")]
         size = units.decimal_size_text(row["bytes"]) if row["bytes"] else "unknown"
-        table.add_row(name, f"{row['count']:,}", size, units.time_text(row["time_s"]), _seconds(row["wait_s"]), *speeds)
+        table.add_row(name, _count(row["count"]), size, units.time_text(row["time_s"]), _seconds(row["wait_s"]), *speeds)
     if len(rows) > _SHOWN:
         table.caption = f"the {_SHOWN} of {len(rows):,} that took longest; all with --json"
     return table
@@ -122,13 +135,14 @@ def _path(done: Analysis, found: dict[str, Any]) -> Table:
     return table
 
 
-def _late(found: dict[str, Any]) -> Table:
-    sums = ("idle of others, sum over ranks of the trace", "waits in collectives, sum over ranks of the trace")
-    table = table_of("waited for", *sums, "collectives", "compute, of its peers'")
+def _late(done: Analysis, found: dict[str, Any]) -> Table:
+    lost = "others wait without compute" if done.profiled else "others idle because of it"
+    table = table_of(f"waited for, {_sum_over_ranks(done)}", lost, "others wait in collectives", "collectives", "compute, of its peers'")
     for row in found["stragglers"][:_SHOWN]:
         times = [units.time_text(row[key]) for key in ("idle_of_others_s", "waited_for_s")]
         pace = "unknown" if row["compute_over_median"] is None else f"{100 * row['compute_over_median']:.0f} %"
-        table.add_row(f"rank {row['rank']}", *times, f"{row['collectives']:,}", pace)
+        alike = f" (x {row['stands_for']:,})" if row["stands_for"] > 1 else ""
+        table.add_row(f"rank {row['rank']}{alike}", *times, _count(row["collectives"]), pace)
     return table
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +14,11 @@ import numpy as np
 from clustersim import units
 from clustersim.commands.arguments import rank_numbers, seconds
 from clustersim.commands.output import print_files, print_json, print_warnings
+from clustersim.commands.reading import kind_of, named, read
 from clustersim.errors import InputError
 from clustersim.exporters.files import Export, check_folder, write_file, write_folder
 from clustersim.exporters.selection import KNOWN, complete, cut, rank_text
-from clustersim.trace.files import RunData, check_writable, job_ranks_of, read_run
+from clustersim.trace.files import RunData, check_writable, job_ranks_of
 from clustersim.trace.trace import Trace
 
 _ROUNDED_PS = 100_000_000  # what is 100 us is right within 2 %
@@ -42,8 +41,7 @@ def convert(options: argparse.Namespace) -> None:
     print(f"about {_size(made.size.written_bytes)} to write: {_contents(run.trace)}", file=sys.stderr, flush=True)
     progress = _Progress(made.size.text_bytes)
     try:
-        with _ended_as_interrupted():
-            paths = write_file(made.parts[0], output, progress) if options.to == "chrome" else write_folder(made.parts, output, progress)
+        paths = write_file(made.parts[0], output, progress) if options.to == "chrome" else write_folder(made.parts, output, progress)
     finally:
         progress.close()
     written = sum(path.stat().st_size for path in paths)
@@ -53,16 +51,6 @@ def convert(options: argparse.Namespace) -> None:
     else:
         print(f"{_size(written)} written: {_contents(run.trace)}")
         print_files(paths)
-
-
-@contextmanager
-def _ended_as_interrupted() -> Iterator[None]:
-    """A SIGTERM in here is taken as Ctrl-C is: what is half written is removed."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _output(format: str, given: str | None, source: Path) -> Path:
@@ -79,39 +67,22 @@ def _output(format: str, given: str | None, source: Path) -> Path:
     return output.resolve() if output.name in ("", "..") else output
 
 
-def _checked(source: Path, format: str) -> RunData:
+def _checked(path: Path, format: str) -> RunData:
     """What is to be converted, whole and free of contradictions."""
-    run = _read(source, format)
-    try:
-        trace = complete(run.trace)
+    if format == "kineto" and kind_of([path]) == "profiler":
+        raise InputError(f"{path}: is a profiler trace already; allowed: --to chrome, chakra, csv, parquet")
+    with named([str(path)]):
+        source = read([path])
+        run, imported = source.run.data, source.imported
+        trace = run.trace
+        if imported is not None and len(imported.steps):
+            print_warnings([f"{path}: its ProfilerSteps are left out: a trace has no steps of a profiler"])
+        if imported is not None and not imported.wait_known.all():
+            trace = replace(trace, ops=trace.ops.assign(**{KNOWN: imported.wait_known}))
         for name, column in () if run.link_totals is None else run.link_totals.items():
             if column.dtype.kind == "f" and not np.isfinite(column).all():
                 raise InputError(f"link_totals: {name}: a row is missing or not finite")
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from None
-    return replace(run, trace=trace)
-
-
-def _read(source: Path, format: str) -> RunData:
-    """A run folder, an export of one, or a profiler's files, by what is there."""
-    from clustersim.importers.exported import is_export, read_exports
-
-    if not source.exists() or any(source.glob("*.parquet")):
-        return read_run(source)
-    if source.is_dir() and not any(source.glob("*.json*")):
-        raise InputError(f"{source}: neither a run folder (no ops.parquet) nor a folder of profiler files (.json, .json.gz)")
-    if is_export(source):
-        return read_exports([source])
-    if format == "kineto":
-        raise InputError(f"{source}: is a profiler trace already; allowed: --to chrome, chakra, csv, parquet")
-    from clustersim.importers.kineto import load_kineto
-
-    imported = load_kineto(source)
-    print_warnings(str(note) for note in imported.notes)
-    if len(imported.steps):
-        print_warnings([f"{source}: its ProfilerSteps are left out: a trace has no steps of a profiler"])
-    ops = imported.trace.ops if imported.wait_known.all() else imported.trace.ops.assign(**{KNOWN: imported.wait_known})
-    return RunData(replace(imported.trace, ops=ops))
+        return replace(run, trace=complete(trace))
 
 
 def _cut(run: RunData, options: argparse.Namespace) -> RunData:

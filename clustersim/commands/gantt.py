@@ -6,13 +6,12 @@ import argparse
 from pathlib import Path
 
 from clustersim import units
-from clustersim.analysis.answer_window import Window
-from clustersim.commands.arguments import rank_numbers, time_window
+from clustersim.commands.arguments import rank_numbers
 from clustersim.commands.output import print_files, print_json
-from clustersim.commands.reading import facts_of, headline, read
+from clustersim.commands.reading import View, headline, named, read, view_of
 from clustersim.errors import InputError
 from clustersim.plots.files import checked
-from clustersim.reports.page import Run
+from clustersim.trace.run import Run
 
 
 def gantt(options: argparse.Namespace) -> None:
@@ -22,29 +21,26 @@ def gantt(options: argparse.Namespace) -> None:
         for given, name in ((options.ranks is not None, "--ranks"), (options.critical_path, "--critical-path")):
             if given:
                 raise InputError(f"{name}: not with --chart {options.chart}, which is about all ranks; allowed: --chart gantt")
-    run = read(options.trace)
-    window = time_window(options.start, options.end, run.data.trace.makespan_ps)
-    try:
-        {"gantt": _gantt, "utilization": _utilization, "links": _links}[options.chart](run, window, output, options)
-    except InputError as error:
-        text = str(error)
-        raise InputError(text if text.startswith("--") else f"{', '.join(options.trace[:3])}: {text}") from None
+    with named(options.trace, output):
+        source = read(options.trace)
+        view = view_of(source, options.start, options.end)
+        _CHARTS[options.chart](source.run, view, output, options)
     if options.json:
         print_json({"files": [str(output)]})
     else:
         print_files([output])
 
 
-def _gantt(run: Run, window: Window | None, output: Path, options: argparse.Namespace) -> None:
+def _gantt(run: Run, view: View, output: Path, options: argparse.Namespace) -> None:
     from clustersim.plots.critical import path_of
     from clustersim.plots.gantt import gantt as draw
 
     trace = run.data.trace
-    begin_s, end_s = (None, None) if window is None else (time / units.PS_PER_S for time in window)
+    begin_s, end_s = (None, None) if view.window is None else (time / units.PS_PER_S for time in view.window)
     draw(
         trace.ops,
         output,
-        title=headline(run),
+        title=headline(run, view),
         memory=trace.memory,
         capacity_bytes=run.gpu_memory_bytes,
         ranks=None if options.ranks is None else sorted(set(rank_numbers("--ranks", options.ranks))),
@@ -55,18 +51,20 @@ def _gantt(run: Run, window: Window | None, output: Path, options: argparse.Name
     )
 
 
-def _utilization(run: Run, window: Window | None, output: Path, options: argparse.Namespace) -> None:
+def _utilization(run: Run, view: View, output: Path, options: argparse.Namespace) -> None:
     from clustersim.analysis.activity import activity
     from clustersim.plots.utilization import BINS, utilization_chart
 
     trace = run.data.trace
-    _, facts = facts_of(run, (0, trace.makespan_ps) if window is None else window)
-    edges, shares = activity(trace, window, bins=BINS, facts=facts)
-    utilization_chart(edges, shares, output, title=headline(run), ranks=f"{run.job_ranks:,} {'rank' if run.job_ranks == 1 else 'ranks'}")
+    edges, shares = activity(trace, view.window, bins=BINS, facts=view.facts)
+    utilization_chart(edges, shares, output, title=headline(run, view), ranks=f"{run.ranks:,} {'rank' if run.ranks == 1 else 'ranks'}")
 
 
-def _links(run: Run, window: Window | None, output: Path, options: argparse.Namespace) -> None:
+def _links(run: Run, view: View, output: Path, options: argparse.Namespace) -> None:
     from clustersim.plots.links import links_chart
 
-    window = (0, run.data.trace.makespan_ps) if window is None else (window[0], min(window[1], run.data.trace.makespan_ps))
-    links_chart(run.data.trace.links, run.data.link_totals, window, output, title=headline(run))
+    window = (0, run.data.trace.makespan_ps) if view.window is None else view.window
+    links_chart(run.data.trace.links, run.data.link_totals, window, output, title=headline(run, view))
+
+
+_CHARTS = {"gantt": _gantt, "utilization": _utilization, "links": _links}

@@ -1,101 +1,211 @@
-"""Traces as commands that draw take them: a run folder, an export of one, or profiler files of one rank or many."""
+"""Traces as commands take them: a run folder, an export of one, or profiler files of one rank or many."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from clustersim import units
-from clustersim.analysis.answer_window import Window, run_window, window_words
+from clustersim.analysis.answer import Analysis
+from clustersim.analysis.answer import analyze as analyse
+from clustersim.analysis.answer_window import Window, given_facts, run_window
 from clustersim.analysis.facts import WHOLE, TraceFacts, multiplicities
+from clustersim.analysis.profiled_steps import profiled_step
 from clustersim.analysis.streams import is_profiled
+from clustersim.commands.arguments import time_window
 from clustersim.commands.output import print_warnings
 from clustersim.errors import InputError
-from clustersim.reports.page import Run
-from clustersim.trace.files import RunData, read_run, steps_of
+from clustersim.exporters.selection import KNOWN
+from clustersim.trace.files import OPTIONAL, RunData, cut_of, job_ranks_of, read_run, steps_of
+from clustersim.trace.run import Run
+
+if TYPE_CHECKING:
+    from clustersim.importers.kineto import Imported
+
+TABLE = "ops.parquet"
+_LINKS = ("link", "start_ps", "end_ps", "rate_bytes_s")
+_MEMORY = ("rank", "time_ps", "bytes")
+_ANY = -(2**62)  # a change of memory may be negative
 
 
-def read(names: Sequence[str]) -> Run:
-    """The run; what was left out of profiler files is printed as warnings. InputError naming what is missing or damaged."""
+@dataclass(frozen=True)
+class Source:
+    """A trace under its name; ``imported``: what profiler files hold besides, None for a run folder and for exports."""
+
+    run: Run
+    imported: Imported | None = None
+
+
+@dataclass(frozen=True)
+class View:
+    """A window in ps (None: all) of a trace, what is known of the trace, and the steps in the window, None where not known."""
+
+    window: Window | None
+    facts: TraceFacts
+    steps: int | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """An analysis; how many steps its window holds, None where that is not known; ranks of the whole job, None likewise."""
+
+    analysis: Analysis
+    steps: int | None
+    job_ranks: int | None
+
+
+def read(names: Sequence[str | Path]) -> Source:
+    """The trace; what was left out of profiler files is printed as warnings. InputError naming what is missing or damaged."""
     paths = [Path(name) for name in names]
-    for path in paths:
-        if not path.exists():
-            raise InputError(f"{path}: no such run folder or profiler trace; `clustersim run EXPERIMENT -o FOLDER` makes a run folder")
-        if path.suffix in (".yaml", ".yml"):
-            raise InputError(f"{path}: no such run folder: an experiment runs first, `clustersim run {path} -o FOLDER`")
+    kind = kind_of(paths)
     name = paths[0].resolve().name
-    if any(_is_run_folder(path) for path in paths):
-        if len(paths) > 1:
-            raise InputError(f"expected one run folder, got {len(paths)} traces; several can only be profiler files, one a rank")
-        data = read_run(paths[0])
-        _check(data, paths[0])
-        return Run(name, data, _stands_for(data, paths[0] / "ranks.parquet"), None)
-    return _measured(paths, name)
+    if kind == "profiler":
+        return _measured(paths, name)
+    if kind == "export":
+        from clustersim.importers.exported import read_exports
+
+        return _simulated(read_exports(paths), paths[0], name, ": {}")
+    if len(paths) > 1:
+        raise InputError(f"expected one run folder, got {len(paths)} traces; several are files of one run, one a rank; compare two with --diff A B of analyze")
+    return _simulated(read_run(paths[0]), paths[0], name, "/{}.parquet")
 
 
-def _is_run_folder(path: Path) -> bool:
-    return path.is_dir() and any(path.glob("*.parquet"))
+def kind_of(paths: Sequence[Path]) -> str:
+    """``folder`` of a run, ``export`` of one, or ``profiler``, by what is there. InputError for what can be none of them."""
+    from clustersim.importers.exported import is_export
 
-
-def _measured(paths: list[Path], name: str) -> Run:
-    from clustersim.importers.exported import is_export, read_exports
-    from clustersim.importers.kineto import load_kineto
-
+    for path in paths:
+        if not _exists(path):
+            raise InputError(f"{path}: no such run folder or profiler file; `clustersim run EXPERIMENT -o FOLDER` makes a run folder")
+        if path.suffix in (".yaml", ".yml"):
+            raise InputError(f"{path}: an experiment, no trace: it runs first, `clustersim run {path} -o FOLDER`")
+        if path.suffix == ".parquet":
+            raise InputError(f"{path}: a table of a run folder; give the folder, {path.parent}")
+    if any(path.is_dir() and any(path.glob("*.parquet")) for path in paths):
+        return "folder"
     if any(map(is_export, paths)):
-        data = read_exports(paths)
-        _check(data, paths[0])
-        return Run(name, data, _stands_for(data, paths[0]), None)
+        return "export"
     for path in paths:
         if path.is_dir() and not any(path.glob("*.json*")):
-            raise InputError(f"{path}: neither a run folder (no ops.parquet) nor a folder of profiler files (.json, .json.gz)")
+            raise InputError(f"{path}: neither a run folder (no {TABLE}) nor a folder of profiler files (.json, .json.gz)")
+    return "profiler"
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name longer than any can be
+        return False
+
+
+def _measured(paths: list[Path], name: str) -> Source:
+    from clustersim.importers.kineto import load_kineto
+
     imported = load_kineto(paths)
     notes = tuple(str(note) for note in imported.notes)
     print_warnings(notes)
-    return Run(name, RunData(imported.trace), {}, notes)
+    return Source(Run(name, RunData(imported.trace), {}, notes), imported)
 
 
-def _check(data: RunData, place: Path) -> None:
-    links, memory, totals = data.trace.links, data.trace.memory, data.link_totals
-    missing = {"link", "start_ps", "end_ps", "rate_bytes_s"} - set(links.columns)
-    if len(links) and missing:
-        raise InputError(f"{place / 'links.parquet'}: columns missing: {', '.join(sorted(missing))}")
-    _check_numbers(place / "links.parquet", links, ("start_ps", "end_ps", "rate_bytes_s"))
-    _check_numbers(place / "memory.parquet", memory, ("rank", "time_ps", "bytes"))
-    if totals is not None:
-        _check_numbers(place / "link_totals.parquet", totals, ("links", "capacity_bytes_s"))
+def _simulated(data: RunData, path: Path, name: str, place: str) -> Source:
+    """``place`` makes the place of a table out of its name, behind that of the trace."""
+    links, memory, totals, ranks = (f"{path}{place.format(table)}" for table in ("links", "memory", "link_totals", "ranks"))
+    if len(data.trace.links):
+        _check(data.trace.links, links, _LINKS, {"start_ps": 0, "end_ps": 0, "rate_bytes_s": 0})
+    if len(data.trace.memory):
+        _check(data.trace.memory, memory, _MEMORY, {"rank": 0, "time_ps": 0, "bytes": _ANY})
+    if data.link_totals is not None:
+        _check(data.link_totals, totals, OPTIONAL["link_totals"], {"links": 1, "capacity_bytes_s": 1})
+    stands_for: Mapping[int, int] = {}
+    if data.ranks is not None:
+        stands_for = multiplicities(data.ranks, data.trace.ops["rank"].to_numpy(), ranks)
+    return Source(Run(name, data, stands_for, None))
 
 
-def _check_numbers(path: Path, table: pd.DataFrame, columns: tuple[str, ...]) -> None:
-    for name in columns if len(table) else ():
-        if not (pd.api.types.is_numeric_dtype(table[name]) and np.isfinite(table[name].to_numpy(dtype=float)).all()):
-            raise InputError(f"{path}: column {name}: expected numbers")
+def _check(table: pd.DataFrame, place: str, columns: tuple[str, ...], least: Mapping[str, int]) -> None:
+    """InputError where columns are missing, or hold what is no number, or numbers less than they can be."""
+    missing = [name for name in columns if name not in table]
+    if missing:
+        raise InputError(f"{place}: columns missing: {', '.join(missing)}")
+    for name, bound in least.items():
+        fine = pd.api.types.is_numeric_dtype(table[name])
+        numbers = table[name].to_numpy(dtype=float, na_value=np.nan) if fine else None
+        if numbers is None or not (np.isfinite(numbers) & (numbers >= bound)).all():
+            raise InputError(f"{place}: column {name}: expected numbers{'' if bound == _ANY else f' of at least {bound}'}")
 
 
-def _stands_for(data: RunData, place: Path) -> Mapping[int, int]:
-    """By simulated rank, how many ranks of the job it stands for; nothing where the run does not say."""
-    return {} if data.ranks is None else multiplicities(data.ranks, data.trace.ops["rank"].to_numpy(), f"{place}")
+def view_of(source: Source, start: str | None, end: str | None, step: int | None = None) -> View:
+    """What ``--from``, ``--to`` and ``--step`` ask for; without them the steady state of several simulated steps, else all.
+
+    InputError for what the trace does not have.
+    """
+    if step is not None and (start, end) != (None, None):
+        raise InputError("--step: not together with --from and --to")
+    trace = source.run.data.trace
+    given = time_window(start, end, trace.makespan_ps)
+    if source.imported is not None:
+        return _measured_view(source.imported, given, step)
+    steps = steps_of(source.run.data.manifest)
+    window, facts = run_window(trace.ops, steps, given, step)
+    known = trace.ops[KNOWN].to_numpy(dtype=bool) if KNOWN in trace.ops else None
+    whole = given is not None and given[0] == 0 and given[1] >= trace.makespan_ps
+    inside = facts.steps if given is None else steps if whole else None
+    return View(window, replace(facts, stands_for=source.run.stands_for, wait_known=known), inside)
 
 
-def facts_of(run: Run, window: Window | None) -> tuple[Window | None, TraceFacts]:
-    """The window to look at in ps and what is known of it: the given one, else the steady state of several steps, else all (None)."""
-    if run.notes is not None:
-        return window, WHOLE if window is None else TraceFacts(window_words(window))
-    window, facts = run_window(run.data.trace.ops, steps_of(run.data.manifest), window)
-    return window, replace(facts, steps=1, stands_for=run.stands_for)  # times of the whole window, not of its mean step
+def _measured_view(imported: Imported, given: Window | None, step: int | None) -> View:
+    if step is not None:
+        window, facts, notes = profiled_step(imported, step)
+        print_warnings(notes)
+        steps = 1
+    else:
+        window, facts = given, WHOLE if given is None else given_facts(given)
+        steps = imported.steps["name"].nunique() or None if given is None else None
+    return View(window, replace(facts, wait_known=imported.wait_known), steps)
 
 
-def headline(run: Run) -> str:
-    """One line over a picture: what ran, and how long it took.
+def read_analysis(names: list[str], options: argparse.Namespace) -> Found:
+    """The analysis of a trace in the window asked for; what the reader should know is printed as warnings."""
+    with named(names):
+        source = read(names)
+        view = view_of(source, options.start, options.end, options.step)
+        data = source.run.data
+        analysis = analyse(data.trace, view.window, data.link_totals, view.facts)
+    print_warnings(f"{names[0]}: {note}" for note in analysis.notes)
+    apart = "ranks" in cut_of(data.manifest)  # then nothing says for how many of the job these are
+    job_ranks = len(data.ranks) if data.ranks is not None else None if apart else job_ranks_of(data.summary)
+    return Found(analysis, view.steps, job_ranks)
+
+
+@contextmanager
+def named(names: Sequence[str], output: Path | None = None) -> Iterator[None]:
+    """An InputError in here names the trace, unless it names a file of it, an option, or the output."""
+    try:
+        yield
+    except InputError as error:
+        text = str(error)
+        if text.startswith(("--", *map(str, map(Path, names)), *([] if output is None else [f"{output}: ", f"{output.parent}: "]))):
+            raise
+        raise InputError(f"{', '.join(map(str, names[:3]))}{', ...' if len(names) > 3 else ''}: {text}") from None
+
+
+def headline(run: Run, view: View) -> str:
+    """One line over a picture: what ran, how long it took, and which part of several steps is shown.
 
     >>> from clustersim.trace.trace import Trace
     >>> ops = pd.DataFrame({"kind": ["forward"], "end_ps": [5 * 10**12]})
-    >>> headline(Run("shapes", RunData(Trace(ops, ops, ops, ops)), {}, None))
+    >>> run = Run("shapes", RunData(Trace(ops, ops, ops, ops)), {}, None)
+    >>> headline(run, View(None, WHOLE, 1))
     'shapes: step 5 s'
     """
     steps, trace = steps_of(run.data.manifest), run.data.trace
     what = "trace" if is_profiled(trace.ops["kind"].astype(str).unique()) else "step" if steps == 1 else f"{steps} steps"
-    return f"{run.title}: {what} {units.time_text(trace.makespan_ps / units.PS_PER_S)}"
+    shown = f", {view.facts.window} shown" if steps > 1 and view.window is not None else ""
+    return f"{run.title}: {what} {units.time_text(trace.makespan_ps / units.PS_PER_S)}{shown}"

@@ -141,6 +141,7 @@ def _rows(summary: dict[str, Any]) -> dict[str, str]:
         or "none",
         "peak memory": f"{size(summary['peak_memory_bytes'])}, {'fits' if summary['fits'] else 'DOES NOT FIT'}",
         "GPUs (simulated)": f"{summary['ranks']:,} ({summary['simulated_ranks']:,})",
+        **({"not alike because": "\n".join(summary["symmetry_broken_by"])} if summary["symmetry_broken_by"] else {}),
         "simulated in": f"{time(summary['wall_s'])}, {summary['events']:,} events",
     }
 

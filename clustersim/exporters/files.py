@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clustersim.errors import InputError
-from clustersim.trace.files import write_whole
+from clustersim.trace.files import ended_as_interrupted, write_whole
 
 CHUNK = 20_000
 _SAMPLE = 2_000
@@ -77,15 +77,16 @@ def write_folder(parts: Iterable[Part], folder: Path, seen: Callable[[int], None
     parts = list(parts)
     beside = folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
-        check_folder(folder, {part.name for part in parts})
-        beside.mkdir(parents=True)
-        for part in parts:
-            _write(part, beside / part.name, part.name, seen)
-        if folder.exists():
+        with ended_as_interrupted():
+            check_folder(folder, {part.name for part in parts})
+            beside.mkdir(parents=True)
             for part in parts:
-                os.replace(beside / part.name, folder / part.name)
-        else:
-            os.rename(beside, folder)
+                _write(part, beside / part.name, part.name, seen)
+            if folder.exists():
+                for part in parts:
+                    os.replace(beside / part.name, folder / part.name)
+            else:
+                os.rename(beside, folder)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
     finally:

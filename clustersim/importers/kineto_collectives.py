@@ -67,9 +67,10 @@ def collectives(ops: pd.DataFrame, wait_known: np.ndarray | None = None) -> pd.D
 
     ``bytes`` (None where no arguments give any) is as NCCL's tests count it, summed over the ops of all given ranks
     (:func:`~clustersim.importers.kineto_kinds.payload_bytes`), as is ``time_s``, which contains ``wait_s`` (None where ``wait_known``
-    says of an op that it is not). algbw is bytes over the time without the wait; busbw is algbw times 2(n-1)/n for an all-reduce,
-    (n-1)/n for reduce-scatter, all-gather and all-to-all, 1 else (NCCL's PERFORMANCE.md). Only ops whose arguments give bytes count
-    for the bandwidths; None where there are none, or where the size of the group is not known.
+    says of an op that it is not, and of sends and receives, which are not looked at). algbw is bytes over the time without the wait;
+    busbw is algbw times 2(n-1)/n for an all-reduce, (n-1)/n for reduce-scatter, all-gather and all-to-all, 1 else (NCCL's
+    PERFORMANCE.md). Only ops whose arguments give bytes count for the bandwidths; None where there are none, or where the size of the
+    group is not known.
 
     >>> ops = pd.DataFrame({"kind": ["all_reduce", "kernel"], "group": ["0, 4 ranks", ""], "start_ps": [0, 0], "end_ps": [2000000, 9],
     ...     "wait_ps": [1000000, 0], "bytes": [1000, 0]})
@@ -87,7 +88,7 @@ def collectives(ops: pd.DataFrame, wait_known: np.ndarray | None = None) -> pd.D
         speed = int(size.sum()) * 10**12 / moving if moving else None
         factor = bus_factor(str(kind), label_size(str(group)))
         bus = None if speed is None or factor is None else speed * factor
-        waited = int(wait.sum()) / 1e12 if of["wait_known"].all() else None
+        waited = int(wait.sum()) / 1e12 if of["wait_known"].all() and kind not in _POINT_TO_POINT else None
         moved = int(size.sum()) if known.any() else None
         rows.append((str(group), str(kind), len(of), moved, int(span.sum()) / 1e12, waited, speed, bus))
     columns = ["group", "collective", "count", "bytes", "time_s", "wait_s", "algbw_bytes_s", "busbw_bytes_s"]

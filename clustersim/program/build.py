@@ -26,7 +26,9 @@ def build_program(experiment: Experiment, fold: bool = True) -> Program:
         experiment.schedule, experiment.strategy, experiment.stage_layers, build_costs(experiment), build_traffic(experiment),
         experiment.grid, memory_sizes(experiment),
     )  # fmt: skip
-    return instantiate(template, experiment.grid, experiment.cluster, experiment.collectives, fold)
+    return instantiate(
+        template, experiment.grid, experiment.cluster, experiment.collectives, fold, experiment.variability, experiment.slow_links
+    )
 
 
 def build_costs(experiment: Experiment) -> Costs:

@@ -7,9 +7,10 @@ the same course as that of all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,9 @@ import numpy as np
 from clustersim.collectives.loads import Pace
 from clustersim.program.places import PhaseLoads, Place, PlaceLoads, Site
 from clustersim.program.refine import Colours, Incidence, incidence, refine
+
+
+NO_LINKS: Mapping[int, float] = MappingProxyType({})
 
 
 class Use(NamedTuple):
@@ -44,7 +48,8 @@ class Fold:
     """``copies`` to simulate, each standing for ``multiplicity`` copies of the job; ``stands_for`` has, by copy of the job, which.
 
     ``group[place, copy]`` numbers the groups that are simulated; ``members`` lists their ranks in the job, ``phases`` what they do.
-    ``links`` has an id of the cluster for each class of links, ``link_multiplicity`` the size of the class.
+    ``links`` has an id of the cluster for each class of links, ``link_multiplicity`` the size of the class. ``apart``: why copies that do
+    the same are not alike.
     """
 
     copies: tuple[int, ...]
@@ -55,10 +60,16 @@ class Fold:
     phases: tuple[tuple[PhaseUse, ...], ...]
     links: tuple[int, ...]
     link_multiplicity: tuple[int, ...]
+    apart: tuple[str, ...] = ()
 
 
-def fold(site: Site, places: Sequence[Place], enabled: bool = True) -> Fold:
-    """The coarsest equitable partition of the copies; every copy and link by itself when not ``enabled``."""
+def fold(
+    site: Site, places: Sequence[Place], enabled: bool = True, unlike: np.ndarray | None = None, slow_links: Mapping[int, float] = NO_LINKS
+) -> Fold:
+    """The coarsest equitable partition of the copies; every copy and link by itself when not ``enabled``.
+
+    ``unlike`` numbers copies that are not alike on their own account; ``slow_links`` has the capacity that a link has left.
+    """
     loads = [site.loads(place) for place in places]
     found = incidence(site, loads)
     copies = np.arange(len(found.own_bounds) - 1)
@@ -67,18 +78,37 @@ def fold(site: Site, places: Sequence[Place], enabled: bool = True) -> Fold:
         groups = sum(len(groups.members) for groups in found.groups.values())
         colours = Colours(copies, np.arange(groups), links)
         return _Quotient(site, loads, found, colours).fold()
-    alike = _figures(site, found.links)
+    start = np.zeros_like(copies) if unlike is None else unlike
+    alike = _figures(site, found.links, slow_links)
+    uneven = 0
     while True:
-        quotient = _Quotient(site, loads, found, refine(found, np.zeros_like(copies), alike))
+        quotient = _Quotient(site, loads, found, refine(found, start, alike))
         result = quotient.fold()
         if not quotient.uneven:
-            return result
+            apart = _reasons(site, loads, uneven) if len(result.copies) > len(np.unique(start)) else ()
+            return replace(result, apart=apart)
         # Links of one class that one group loads differently have no single load: each for itself.
+        uneven += len(quotient.uneven)
         apart = np.isin(quotient.colours.link, list(quotient.uneven))
         alike = np.where(apart, links + alike.max() + 1, alike)
 
 
-def _figures(site: Site, links: np.ndarray) -> np.ndarray:
+def _reasons(site: Site, loads: Sequence[PlaceLoads], uneven: int) -> tuple[str, ...]:
+    """Why copies are not alike, as far as the way their groups lie tells."""
+    reasons = ["routes depend on the numbers of the GPUs"] if site.blocks is None else []
+    for dimension, place in {one.place.dimension: one.place for one in loads if one.place.dimension not in ("pipeline", "host")}.items():
+        shapes = list(site.shapes(place))
+        if len(shapes) > 1:
+            shown = " or ".join(" + ".join(map(str, shape[:4])) + (" ..." if len(shape) > 4 else "") for shape in shapes[:2])
+            reasons.append(f"{dimension} groups lie on their nodes in {len(shapes)} ways: {shown}")
+        elif 1 < len(shapes[0]) < sum(shapes[0]):
+            reasons.append(f"{dimension} groups have {max(shapes[0])} members on a node, and those at its edge send to another")
+    if uneven:
+        reasons.append(f"{uneven} classes of links that one group loads unevenly")
+    return tuple(reasons) or ("members of a group send over links that others share in other ways",)
+
+
+def _figures(site: Site, links: np.ndarray, slow_links: Mapping[int, float]) -> np.ndarray:
     """A number for the kind, capacity and latency of each link; within a block those of one place are the same for all owners."""
     numbers: dict[tuple, int] = {}
     found = np.full(len(links), -1, dtype=np.int64)
@@ -93,6 +123,8 @@ def _figures(site: Site, links: np.ndarray) -> np.ndarray:
             found[here] = np.array([number(block.first + place) for place in range(block.size)])[(links[here] - block.first) % block.size]
     rest = np.flatnonzero(found < 0)
     found[rest] = [number(link) for link in links[rest].tolist()]
+    for link, left in slow_links.items():
+        found[links == link] = numbers.setdefault((site.cluster.link_figures(link), left), len(numbers))
     return found
 
 

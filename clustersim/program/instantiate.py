@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,17 +14,21 @@ from clustersim.collectives.algorithms import able, flat, sent_share
 from clustersim.collectives.layout import Layout, lay_out
 from clustersim.collectives.loads import HOST_OPS, Pace, fastest_algorithm, slowest_link, time_ps
 from clustersim.collectives.protocols import Protocol, fastest
-from clustersim.program.fold import Fold, PhaseUse, fold
+from clustersim.program.fold import NO_LINKS, Fold, PhaseUse, fold
 from clustersim.program.grid import Grid
 from clustersim.program.places import Place, Shape, Site
 from clustersim.program.program import Links, Load, Memory, Phase, Program, Stream, Transfer
 from clustersim.program.template import Exchange, Template
+from clustersim.variability import NONE, Variability, noise
 
 MAX_OPS = 20_000_000
 _READINESS_ORDERED = ("data", "offload", "fetch")
 
 
-def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str = "multi-ring", folded: bool = True) -> Program:
+def instantiate(
+    template: Template, grid: Grid, cluster: Cluster, algorithm: str = "multi-ring", folded: bool = True,
+    variability: Variability = NONE, slow_links: Mapping[int, float] = NO_LINKS,
+) -> Program:  # fmt: skip
     """The program of the whole job; copies that are alike are in it once when ``folded``.
 
     Collectives are done by ``algorithm`` where it does the operation for the group, else by ``multi-ring``; ``auto`` takes for each
@@ -31,7 +37,8 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
     exchanges = list(template.exchanges)
     site = Site(cluster, grid)
     place_of = [_place(exchange, site, algorithm) for exchange in exchanges]
-    folding = fold(site, list(dict.fromkeys(place_of)), folded)
+    unlike, reasons = _unlike(grid, variability)
+    folding = fold(site, list(dict.fromkeys(place_of)), folded, unlike, slow_links)
     copies, ops = len(folding.copies), len(template.kind)
     if copies * ops > MAX_OPS:
         raise InputError(
@@ -48,7 +55,7 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
     def repeated(column: list, dtype: type) -> np.ndarray:
         return np.tile(np.array(column, dtype=dtype), copies)
 
-    return Program(
+    program = Program(
         rank=rank_of[:, np.array(template.pipeline)].ravel(),
         stream=stream_of,
         kind=repeated(template.kind, np.int16),
@@ -67,10 +74,45 @@ def instantiate(template: Template, grid: Grid, cluster: Cluster, algorithm: str
         transfers=transfers,
         phases=phases,
         streams=streams,
-        links=_links(cluster, folding),
+        links=_links(cluster, folding, slow_links),
         simulated_as=_simulated_as(grid, folding, rank_of),
         memory=_memory(template, rank_of, shift),
+        apart=(*reasons, *_slow(cluster, slow_links), *folding.apart) if copies > 1 and folded else (),
     )
+    return _varied(program, variability)
+
+
+def _unlike(grid: Grid, variability: Variability) -> tuple[np.ndarray, list[str]]:
+    """A number for copies whose GPUs are as fast, and why there is more than one."""
+    copies = np.arange(grid.copies * grid.tensor)
+    if variability.jitter:
+        return copies, ["every GPU has a noise of its own (variability.jitter)"]
+    times = np.ones((len(copies), grid.pipeline))
+    slow = dict(variability.slow_gpus)
+    copy, tensor = np.divmod(copies, grid.tensor)
+    for pipeline in range(grid.pipeline):
+        ranks = grid.rank(pipeline, copy, tensor)
+        for rank, factor in slow.items():
+            times[ranks == rank, pipeline] = factor
+    _, number = np.unique(times, axis=0, return_inverse=True)
+    return number.reshape(-1), [f"{len(slow)} slow {'GPU' if len(slow) == 1 else 'GPUs'} (variability.slow_gpus)"] if slow else []
+
+
+def _slow(cluster: Cluster, slow_links: Mapping[int, float]) -> list[str]:
+    return [f"the link {cluster.link(link).name} is slow (variability.slow_links)" for link in slow_links]
+
+
+def _varied(program: Program, variability: Variability) -> Program:
+    """With the times of compute ops as the noise and slow GPUs make them."""
+    if not variability.jitter and not variability.slow_gpus:
+        return program
+    factor = np.ones(program.ops)
+    for rank, times in variability.slow_gpus:
+        factor[program.rank == rank] *= times
+    if variability.jitter:
+        factor *= noise(variability.seed, variability.jitter, program.rank, program.kind, program.part, program.layer, program.micro_batch)
+    varied = np.where(program.activity < 0, np.rint(program.duration_ps * factor).astype(np.int64), program.duration_ps)
+    return replace(program, duration_ps=varied)
 
 
 def _simulated_as(grid: Grid, folding: Fold, rank_of: np.ndarray) -> np.ndarray:
@@ -179,12 +221,14 @@ def group_label(group: tuple[int, ...]) -> str:
     return ",".join(map(str, group))
 
 
-def _links(cluster: Cluster, folding: Fold) -> Links:
+def _links(cluster: Cluster, folding: Fold, slow_links: Mapping[int, float]) -> Links:
     links = [cluster.link(link) for link in folding.links]
     return Links(
         names=tuple(link.name for link in links),
         kinds=tuple(link.kind for link in links),
-        capacities_bytes_s=tuple(link.capacity_bytes_s for link in links),
+        capacities_bytes_s=tuple(
+            max(1, round(link.capacity_bytes_s * slow_links.get(number, 1))) for number, link in zip(folding.links, links, strict=True)
+        ),
         multiplicity=folding.link_multiplicity,
     )
 

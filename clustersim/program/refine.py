@@ -14,6 +14,7 @@ import numpy as np
 
 from clustersim.program.groups import Groups
 from clustersim.program.places import PhaseLoads, PlaceLoads, Site
+from clustersim.variability import hashed
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def incidence(site: Site, loads: Sequence[PlaceLoads]) -> Incidence:
                 own_copy.append(one.groups.members[pattern.groups][:, phase.own.sender].ravel())
                 own_link.append(site.links(phase.own, pattern.ranks).ravel())
                 place = np.arange(len(phase.own.amount)) - np.searchsorted(phase.own.sender, phase.own.sender)  # among its sender's
-                own_tag.append(np.tile(_mix(_tag(number, at, phase.own.amount) + _mix(_u64(place))), rows))
+                own_tag.append(np.tile(hashed(_tag(number, at, phase.own.amount) + hashed(_u64(place))), rows))
     every = np.concatenate(link)
     used = np.zeros(site.cluster.link_count, dtype=bool)
     used[every] = True
@@ -94,10 +95,10 @@ def refine(found: Incidence, copy: np.ndarray, link: np.ndarray) -> Colours:
     """The coarsest equitable partition that keeps apart what the given colours of copies and links keep apart."""
     while True:
         group = _of_groups(found, copy)
-        once = _mix(found.tag + group[found.group])
-        link_colour = _labels(link, _sums(once, found.bounds), _sums(_mix(once), found.bounds))
-        once = _mix(found.own_tag + _mix(_u64(link_colour))[found.own_link])
-        mine = [_sums(once, found.own_bounds), _sums(_mix(once), found.own_bounds)]
+        once = hashed(found.tag + group[found.group])
+        link_colour = _labels(link, _sums(once, found.bounds), _sums(hashed(once), found.bounds))
+        once = hashed(found.own_tag + hashed(_u64(link_colour))[found.own_link])
+        mine = [_sums(once, found.own_bounds), _sums(hashed(once), found.own_bounds)]
         for dimension, groups in found.groups.items():
             mine.append(group[found.first_group[dimension] + groups.of_copy])
         finer = _labels(copy, *mine)
@@ -108,10 +109,10 @@ def refine(found: Incidence, copy: np.ndarray, link: np.ndarray) -> Colours:
 
 def _of_groups(found: Incidence, copy: np.ndarray) -> np.ndarray:
     """A hash of the colours of each group's members, and of its dimension."""
-    once = _mix(_u64(copy))
-    twice = _mix(once)
+    once = hashed(_u64(copy))
+    twice = hashed(once)
     hashes = [
-        _mix(_mix(once[groups.members].sum(axis=1)) + twice[groups.members].sum(axis=1) + _u64(np.array(number)))
+        hashed(hashed(once[groups.members].sum(axis=1)) + twice[groups.members].sum(axis=1) + _u64(np.array(number)))
         for number, groups in enumerate(found.groups.values())
     ]
     return np.concatenate([np.zeros(0, dtype=np.uint64), *hashes])
@@ -166,7 +167,7 @@ def _labels(*columns: np.ndarray) -> np.ndarray:
 
 
 def _tag(structure: int, phase: int, amount: np.ndarray) -> np.ndarray:
-    return _mix(_mix(_u64(amount)) + _u64(np.array(structure * 64 + phase)))
+    return hashed(hashed(_u64(amount)) + _u64(np.array(structure * 64 + phase)))
 
 
 def _joined(columns: list[np.ndarray]) -> np.ndarray:
@@ -175,11 +176,3 @@ def _joined(columns: list[np.ndarray]) -> np.ndarray:
 
 def _u64(values: np.ndarray) -> np.ndarray:
     return values.astype(np.uint64)
-
-
-def _mix(values: np.ndarray) -> np.ndarray:
-    """Vigna's splitmix64: every bit of the result depends on every bit of the value."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +27,7 @@ from clustersim.reports.pack import axis_unit, escaped, json_text, kind_colours,
 from clustersim.reports.script import SCRIPT
 from clustersim.reports.timeline import LEVELS, NARROW, Timeline, opacity
 from clustersim.reports.words import Row, analysis_rows, summary_rows
-from clustersim.trace.files import RunData
+from clustersim.trace.run import Run
 from clustersim.units import PS_PER_S
 
 MAX_BARS = 5_000
@@ -63,33 +61,6 @@ td:nth-child(2){white-space:nowrap;font-variant-numeric:tabular-nums}td:nth-chil
 @media(max-width:1000px){td:nth-child(2){white-space:normal;min-width:11em}body{padding:12px}}
 pre{background:#f5f5f5;padding:10px;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere;font-size:13px}
 """
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a report is made of: ``data`` of a run folder, or the trace of profiler files alone.
-
-    ``stands_for``: by simulated rank, ranks of the job. ``notes``: on what was left out of profiler files, None for a run folder.
-    """
-
-    name: str
-    data: RunData
-    stands_for: Mapping[int, int]
-    notes: tuple[str, ...] | None
-
-    @property
-    def title(self) -> str:
-        return str(self.data.manifest.get("title") or self.name)
-
-    @property
-    def gpu_memory_bytes(self) -> int | None:
-        size = self.data.summary.get("gpu_memory_bytes")
-        return size if type(size) is int and 0 < size < 2**60 else None
-
-    @property
-    def job_ranks(self) -> int:
-        """Ranks that the trace is about, those that others stand for counted."""
-        return sum(self.stands_for.get(rank, 1) for rank in self.data.trace.ops["rank"].unique().tolist())
 
 
 def page(run: Run, analysis: Analysis, chart: Timeline, over_time: tuple[np.ndarray, pd.DataFrame]) -> str:
@@ -152,7 +123,7 @@ def _source_part(run: Run) -> list[str]:
 
 def _weights(run: Run) -> str:
     folded = any(count > 1 for count in run.stands_for.values())
-    return f" Ranks: {run.job_ranks:,}.{' Each counts for all those that it was simulated for.' if folded else ''}"
+    return f" Ranks: {run.ranks:,}.{' Each counts for all those that it was simulated for.' if folded else ''}"
 
 
 def _room(name: str, figure: Figure) -> str:

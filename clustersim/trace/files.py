@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,15 +76,29 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> Path:
     """
     beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(beside)
-        os.replace(beside, path)
+        with ended_as_interrupted():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(beside)
+            os.replace(beside, path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
         with suppress(OSError):  # where the folder is a file there is nothing to remove either
             beside.unlink(missing_ok=True)
     return path
+
+
+@contextmanager
+def ended_as_interrupted() -> Iterator[None]:
+    """A SIGTERM in here is taken as Ctrl-C is: what is half written is removed. Only the main thread can be told so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def check_writable(folder: Path) -> None:

@@ -106,7 +106,7 @@ def test_the_page_asks_the_network_for_nothing_and_holds_the_library_once(run_fo
 
 def test_the_figures_are_those_of_the_analysis(run_folder, tmp_path):
     text = html.unescape(made(run_folder, tmp_path / "r.html"))
-    run = read([str(run_folder)])
+    run = read([str(run_folder)]).run
     analysis = analyze(run.data.trace, None, run.data.link_totals)
     answer = limits(analysis)
     assert answer[0].upper() + answer[1:] in text
@@ -118,7 +118,7 @@ def test_the_figures_are_those_of_the_analysis(run_folder, tmp_path):
 
 
 def test_the_parts_of_every_bar_add_up_to_the_window(run_folder):
-    run = read([str(run_folder)])
+    run = read([str(run_folder)]).run
     analysis = analyze(run.data.trace, None, run.data.link_totals)
     figure = split_figure(analysis, tuple(analysis.ranks["rank"]))
     lengths = np.sum([part["x"] for part in figure["data"]], axis=0)
@@ -161,7 +161,7 @@ def test_ranks_count_for_those_that_they_stand_for(tmp_path):
 
 def test_the_gantt_holds_every_op_with_its_times_and_slack(run_folder, tmp_path):
     found = data(made(run_folder, tmp_path / "r.html"))["gantt"]
-    run = read([str(run_folder)])
+    run = read([str(run_folder)]).run
     analysis = analyze(run.data.trace, None, run.data.link_totals)
     ops = run.data.trace.ops.assign(slack=analysis.slack)
     ops = ops[ops["end_ps"] > ops["start_ps"]]
@@ -212,7 +212,7 @@ def test_link_bins_move_the_bytes_of_the_links():
 
 
 def test_a_window_and_ranks(run_folder, tmp_path):
-    run = read([str(run_folder)])
+    run = read([str(run_folder)]).run
     rank = int(run.data.trace.ops["rank"].min())
     end = run.data.trace.makespan_ps // 2
     found = data(made(run_folder, tmp_path / "r.html", ranks=str(rank), end=f"{end / 1e12} s"))["gantt"]

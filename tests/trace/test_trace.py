@@ -54,7 +54,7 @@ def test_names_groups_and_peers(run):
 def test_written_and_read_again(run, tmp_path):
     paths = write_run(run, tmp_path / "deep" / "run")
     names = sorted(path.name for path in paths)
-    tables = ("ops", "dependencies", "links", "memory", "link_totals")
+    tables = ("ops", "dependencies", "links", "memory", "link_totals", "ranks")
     assert names == sorted([*(f"{table}.parquet" for table in tables), "summary.json", "manifest.json"])
     assert sorted(os.listdir(tmp_path / "deep" / "run")) == names
     again = read_trace(tmp_path / "deep" / "run")
@@ -80,7 +80,7 @@ def test_the_same_experiment_gives_the_same_bytes(tmp_path):
         subprocess.run([sys.executable, "-c", SCRIPT, str(folder), TEXT], check=True, env=environment, cwd=root)
         files = sorted(folder.glob("*.parquet")) + [folder / "manifest.json"]
         digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
-    assert len(digests[0]) == 6
+    assert len(digests[0]) == 7
     assert digests[0] == digests[1] == digests[2]
 
 

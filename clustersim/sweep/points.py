@@ -1,0 +1,132 @@
+"""One point of a sweep: the experiment with a few fields replaced, its key, and its simulation.
+
+>>> base = base_of(document.load(presets.folder("schedules") / "pipeline-shapes.yaml"), presets.folder("schedules"))
+>>> row = solve(base, {"strategy.name": "standard"})
+>>> row["status"], row["step_time_s"]
+('ok', 176.0)
+>>> solve(base, {"batch.global": "8", "parallel.data": "3"})["status"]
+'infeasible'
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from clustersim import document, presets, units
+from clustersim.document import Document
+from clustersim.errors import DeadlockError, InputError
+from clustersim.experiment import SHORT_FORMS, Experiment, parse, with_strategy
+from clustersim.read_strategy import FILE_SUFFIX
+from clustersim.simulation import manifest, release, simulate
+
+STRATEGY = "strategy.name"
+OK, INFEASIBLE, FAILED = "ok", "infeasible", "failed"
+
+Assignments = Mapping[str, str]
+"""For each replaced path the text of its value."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """The experiment that all points change: its document with the overrides in and without ``sweep:``, and the folder it lies in."""
+
+    document: Document
+    near: Path
+
+
+def base_of(read: Document, folder: Path) -> Base:
+    """The base in a document of an experiment; file names in it are relative to ``folder``."""
+    return Base(replace(read, data={key: value for key, value in read.data.items() if key != "sweep"}), folder.resolve())
+
+
+def resolved(base: Base, assignments: Assignments) -> Document:
+    """The document of a point. Another strategy drops what the file says for its own; other fields are put in after that."""
+    read = base.document
+    if STRATEGY in assignments:
+        read = with_strategy(read, assignments[STRATEGY])
+    others = [f"{path}={text}" for path, text in assignments.items() if path != STRATEGY]
+    return read.override(others, SHORT_FORMS, option="--vary")
+
+
+def strategy_of(base: Base, assignments: Assignments) -> str:
+    """The name of the strategy of a point, as it is written."""
+    given = base.document.data.get("strategy")
+    name = given.get("name") if isinstance(given, Mapping) else given
+    return assignments.get(STRATEGY) or assignments.get("strategy") or str(name)
+
+
+def key(base: Base, assignments: Assignments) -> str:
+    """A hash of the resolved inputs, of the files that they name, and of the version: equal for equal results."""
+    data = resolved(base, assignments).data
+    content = {"inputs": data, "files": _files(data, base.near), "version": release()}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def solve(base: Base, assignments: Assignments) -> dict[str, Any]:
+    """The summary of a point, with ``status``, ``reason``, ``version`` and ``seed``; without the summary where there is none.
+
+    A point that cannot be is ``infeasible``: the summary is there all the same when only the memory is too small. One whose
+    simulation goes wrong is ``failed``.
+    """
+    try:
+        experiment = parse(resolved(base, assignments), base.near)
+        return _simulated(experiment)
+    except DeadlockError as error:
+        return _without(FAILED, str(error))
+    except InputError as error:
+        return _without(INFEASIBLE, str(error))
+    except MemoryError:
+        return _without(FAILED, "out of memory")
+    except Exception as error:  # whatever is wrong with one point, the others are still wanted
+        return _without(FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}")
+
+
+def _simulated(experiment: Experiment) -> dict[str, Any]:
+    summary = simulate(experiment).summary
+    reason = None
+    if not summary["fits"]:
+        needed, has = (units.size_text(summary[name]) for name in ("peak_memory_bytes", "gpu_memory_bytes"))
+        reason = f"does not fit: a GPU needs {needed} and has {has}"
+    made = manifest(experiment)
+    return {
+        "status": OK if summary["fits"] else INFEASIBLE, "reason": reason, "version": made["version"], "seed": made["seed"], **summary,
+    }  # fmt: skip
+
+
+def _without(status: str, reason: str) -> dict[str, Any]:
+    return {"status": status, "reason": reason, "version": release(), "seed": None}
+
+
+def failed(reason: str) -> dict[str, Any]:
+    """The row of a point that came to no end."""
+    return _without(FAILED, reason)
+
+
+def _files(data: Mapping[str, Any], near: Path) -> dict[str, str | None]:
+    """What the files say on which the inputs depend, as hashes; None for one that is not there."""
+    strategy = data.get("strategy")
+    name = strategy.get("name") if isinstance(strategy, Mapping) else strategy
+    found: dict[str, str | None] = {"cluster": None}
+    cluster, model = data.get("cluster"), data.get("model")
+    if isinstance(cluster, str):
+        try:
+            found["cluster"] = _digest(presets.find(cluster, "topologies", near, "cluster", "cluster"))
+        except InputError:
+            pass  # the point will say so
+    if isinstance(model, str) and ("/" in model or model.endswith(".json")):
+        found["model"] = _digest(near / model) or _digest(Path(model))
+    if isinstance(name, str) and name.endswith(FILE_SUFFIX):
+        found["strategy"] = _digest(near / name)
+    return found
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return None
