@@ -9,18 +9,20 @@ True
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    import pandas as pd
 
     from clustersim.analysis.answer import Analysis
     from clustersim.experiment import Experiment
     from clustersim.simulation import Run
     from clustersim.trace.trace import Trace
 
-__all__ = ["analyze", "gantt", "load", "simulate"]
+__all__ = ["analyze", "gantt", "load", "simulate", "sweep"]
 
 # The functions import what they need when called: `clustersim --help` must not load numpy and its kin.
 
@@ -53,3 +55,32 @@ def analyze(trace: Trace, window_ps: tuple[int, int] | None = None) -> Analysis:
     from clustersim.analysis.answer import analyze as analyze_trace
 
     return analyze_trace(trace, window_ps)
+
+
+def sweep(
+    reference: str | Path, vary: Sequence[str] | Mapping[str, Any], overrides: Sequence[str] = (), *, zipped: bool = False,
+    tolerance_percent: float | None = None, knees: bool = True, tornado: bool = False, jobs: int | None = None, dask: str | None = None,
+    folder: str | Path | None = None,
+) -> pd.DataFrame:  # fmt: skip
+    """An experiment with the fields of ``vary`` in all combinations: a row each, as :func:`clustersim.sweep.table.table` has them.
+
+    ``vary`` maps a path to a list or a text of values as in :func:`clustersim.sweep.vary.parse_field`. What is in the ``folder``
+    already is not simulated again. ``attrs`` of the result has the ``units``, the ``knees`` and the ``tornado``.
+
+    >>> table = sweep("pipeline-shapes", {"strategy.name": ["standard", "mpp"]}, jobs=1)
+    >>> table[["strategy.name", "step_time_s", "status"]].values.tolist()
+    [['standard', 176.0, 'ok'], ['mpp', 140.0, 'ok']]
+    """
+    from pathlib import Path
+
+    from clustersim.sweep.run import run, workers
+    from clustersim.sweep.settings import read_plan
+    from clustersim.sweep.table import table
+    from clustersim.trace.files import check_writable
+
+    settings = read_plan(
+        reference, vary, overrides, zipped=zipped, tolerance_percent=tolerance_percent, knees=knees, tornado=tornado
+    )
+    if folder is not None:
+        check_writable(Path(folder))
+    return table(run(settings.plan, workers(settings.plan.base, jobs, dask), None if folder is None else Path(folder)))

@@ -105,6 +105,26 @@ def _parser() -> argparse.ArgumentParser:
     _experiment(compare, "compare")
     compare.add_argument("--strategies", default="standard,lga,mpp", metavar="A,B", help="names, default %(default)s")
 
+    sweep = _command(
+        commands, "sweep", "the same experiment with some fields varied: table, curves, how slow the network may be",
+        "clustersim sweep pipeline-shapes --vary strategy.name=standard,mpp --vary batch.global=8..64",
+    )  # fmt: skip
+    sweep.add_argument("experiment", metavar="EXPERIMENT", help=_EXPERIMENT_HELP)
+    sweep.add_argument(
+        "--vary", action="append", default=[], metavar="PATH=VALUES",
+        help="repeatable; VALUES: a list A,B, a range A..B (doubling), A..B:lin5 or A..B:log8, as network.bandwidth=10..400Gb/s:log8",
+    )  # fmt: skip
+    sweep.add_argument("--zip", action="store_true", help="the first values of all fields together, then the second ones; default all combinations")
+    sweep.add_argument("--tolerance", type=_percent, metavar="PERCENT", help="the knee is where a step takes so much longer, default 5")
+    sweep.add_argument("--no-knees", action="store_true", help="do not search the knees of varied bandwidths")
+    sweep.add_argument("--tornado", action="store_true", help="also halve and double each link and degree, to see what matters most")
+    sweep.add_argument("--metric", metavar="KEY", help="draw this figure of the summary, for example mfu, default the usual six")
+    sweep.add_argument("--jobs", type=_positive, metavar="N", help="processes, default one a core")
+    sweep.add_argument("--dask", metavar="ADDRESS", help="simulate on the Dask cluster of this scheduler instead, tcp://HOST:PORT")
+    _overrides(sweep, "default runs/EXPERIMENT-sweep; points that are there already are not simulated again")
+    _json(sweep)
+    sweep.set_defaults(module="sweep", function="sweep")
+
     gantt = _command(
         commands, "gantt", "charts of a trace over time",
         "clustersim gantt runs/pipeline-shapes -o step.svg --critical-path --ranks 0-1,3 --from 10s --to 60s",
@@ -273,13 +293,17 @@ def _command(commands, name: str, summary: str, example: str) -> argparse.Argume
 
 def _experiment(command: argparse.ArgumentParser, name: str) -> None:
     command.add_argument("experiment", metavar="EXPERIMENT", help=_EXPERIMENT_HELP)
-    command.add_argument(
-        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file, repeatable; KEY= removes it"
-    )
-    command.add_argument("-o", dest="output", default=None, metavar="DIR", help="output folder, default runs/EXPERIMENT")
+    _overrides(command, "default runs/EXPERIMENT")
     command.add_argument("--no-fold", action="store_true", help="simulate every rank, identical replicas too")
     _json(command)
     command.set_defaults(module="run", function=name)
+
+
+def _overrides(command: argparse.ArgumentParser, folder: str) -> None:
+    command.add_argument(
+        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file, repeatable; KEY= removes it"
+    )
+    command.add_argument("-o", dest="output", default=None, metavar="DIR", help=f"output folder, {folder}")
 
 
 def _json(command: argparse.ArgumentParser) -> None:
@@ -293,6 +317,16 @@ def _positive(text: str) -> int:
         value = 0
     if not 1 <= value <= 10**6:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1,000,000, got {text!r}")
+    return value
+
+
+def _percent(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1000:
+        raise argparse.ArgumentTypeError(f"expected a percentage above 0 and at most 1000, got {text!r}")
     return value
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from clustersim.analysis.answer_links import kinds_used, link_use, use_over_time, utilization_during
+from clustersim.analysis.answer_links import Loads, kinds_used, link_use, read_loads, use_over_time, utilization_during
 from clustersim.analysis.bandwidth import bandwidths
 from clustersim.analysis.facts import WHOLE, TraceFacts
 from clustersim.analysis.idle import idle_causes
@@ -137,7 +137,7 @@ def analyze(
         memory=peak_times(trace.memory),
         links=link_use(trace.links, totals, window) if used else None,
         links_over_time=use_over_time(trace.links, totals, window) if used else None,
-        limiting_links=_limiting_links(trace, totals, families, cuts) if used else {},
+        limiting_links=_limiting_links(read_loads(trace.links, totals), families, cuts) if used else {},
         notes=oddities(ops),
     )
 
@@ -153,7 +153,7 @@ def _ended(ops: Ops, window: tuple[int, int], whole: tuple[int, int]) -> Ops:
     return ops if inside.all() else replace(ops, family=np.where(ops.communicates & ~inside, OTHER, ops.family))
 
 
-def _limiting_links(trace: Trace, totals: pd.DataFrame, families: pd.DataFrame, cuts: list[Sweep]) -> dict[str, tuple[str, float]]:
+def _limiting_links(loads: Loads, families: pd.DataFrame, cuts: list[Sweep]) -> dict[str, tuple[str, float]]:
     """By family the links that are busiest while it is exposed, of the kinds that it uses.
 
     The trace does not say which links an op uses: those that carry something while no rank communicates in another family. A family that
@@ -165,8 +165,8 @@ def _limiting_links(trace: Trace, totals: pd.DataFrame, families: pd.DataFrame, 
     for name in names:
         others = [pieces for other, pieces in under_way.items() if other != name]
         alone = difference(under_way[name], _all_of(others)) if others else under_way[name]
-        kinds = kinds_used(trace.links, totals, alone)
-        busiest = utilization_during(trace.links, totals, _times(cuts, name, exposed=True), kinds)
+        kinds = kinds_used(loads, alone)
+        busiest = utilization_during(loads, _times(cuts, name, exposed=True), kinds)
         if busiest is not None:
             found[name] = busiest
     return found

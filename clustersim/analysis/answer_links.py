@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -80,49 +81,63 @@ def by_kind(use: pd.DataFrame) -> dict[str, dict[str, float]]:
     }
 
 
-def utilization_during(
-    links: pd.DataFrame, totals: pd.DataFrame, times: Intervals, kinds: Collection[str] | None = None
-) -> tuple[str, float] | None:
-    """The kind of link that is busiest in these times, and its utilization then; None when none is used or there is no time.
+@dataclass(frozen=True)
+class Loads:
+    """What the links of a known capacity carry: by row of the table of links its ``kind`` of link, a position in ``kinds``, start and
 
-    That of a kind is the mean over the times of its link that is busiest at each. Only of these ``kinds``, where they are given.
+    end in ps, rate in bytes/s, and utilization.
+    """
+
+    kinds: tuple[str, ...]
+    kind: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    rate_bytes_s: np.ndarray
+    utilization: np.ndarray
+
+
+def read_loads(links: pd.DataFrame, totals: pd.DataFrame) -> Loads:
+    """``totals`` as of :func:`link_use`; links without a capacity are left out."""
+    names = pd.Categorical(links["link"])
+    known = totals.assign(link=totals["link"].astype(str)).set_index("link").reindex([str(name) for name in names.categories])
+    kinds = pd.Categorical(known["kind"].astype(str).where(known["capacity_bytes_s"].notna()))
+    code = kinds.codes[names.codes]
+    rows = np.flatnonzero(code >= 0)
+    rate = links["rate_bytes_s"].to_numpy()[rows]
+    capacity = known["capacity_bytes_s"].to_numpy(dtype=float)[names.codes[rows]]
+    start, end = (links[name].to_numpy()[rows] for name in ("start_ps", "end_ps"))
+    return Loads(tuple(map(str, kinds.categories)), code[rows], start, end, rate, rate / capacity)
+
+
+def utilization_during(loads: Loads, times: Intervals, kinds: Collection[str]) -> tuple[str, float] | None:
+    """Of these ``kinds`` of link the one that is busiest in these times, and its utilization then; None when none is used or there is
+
+    no time. That of a kind is the mean over the times of its link that is busiest at each.
 
     >>> links = pd.DataFrame({"link": ["a", "b"], "start_ps": [0, 10], "end_ps": [10, 20], "rate_bytes_s": [10.0, 5.0]})
     >>> totals = pd.DataFrame({"link": ["a", "b"], "kind": "network", "links": 1, "capacity_bytes_s": 10})
-    >>> utilization_during(links, totals, Intervals(np.array([0]), np.array([20])))
+    >>> utilization_during(read_loads(links, totals), Intervals(np.array([0]), np.array([20])), ["network"])
     ('network', 0.75)
     """
     total = length(times)
-    kind, share = _kinds_and_shares(links, totals)
-    start, end = links["start_ps"].to_numpy(), links["end_ps"].to_numpy()
+    if not total or not kinds:
+        return None
     found = {}
-    for name in sorted(set(kind) - {""}) if total else ():
-        if kinds is None or name in kinds:
-            of = kind == name
-            found[name] = _busiest_time(start[of], end[of], share[of], times) / total
-    busiest = max(found, key=found.__getitem__, default=None)
-    return None if busiest is None or not found[busiest] else (busiest, found[busiest])
+    for name in sorted(kinds):
+        of = loads.kind == loads.kinds.index(name)
+        found[name] = _busiest_time(loads.start[of], loads.end[of], loads.utilization[of], times) / total
+    busiest = max(found, key=found.__getitem__)
+    return (busiest, found[busiest]) if found[busiest] else None
 
 
-def kinds_used(links: pd.DataFrame, totals: pd.DataFrame, times: Intervals) -> set[str]:
+def kinds_used(loads: Loads, times: Intervals) -> list[str]:
     """The kinds of link that carry a part worth naming of the bytes in these times."""
-    kind, _ = _kinds_and_shares(links, totals)
-    start, end = links["start_ps"].to_numpy(), links["end_ps"].to_numpy()
-    moved = pd.Series((covered(times, end) - covered(times, start)) * links["rate_bytes_s"].to_numpy()).groupby(kind).sum()
-    return set(moved.index[(moved > _WORTH_NAMING * moved.max()) & (moved.index != "")])
+    seconds = (covered(times, loads.end) - covered(times, loads.start)) / PS_PER_S
+    moved = np.bincount(loads.kind, weights=seconds * loads.rate_bytes_s, minlength=len(loads.kinds))
+    return [name for name, size in zip(loads.kinds, moved, strict=True) if size > _WORTH_NAMING * moved.max()]
 
 
 _WORTH_NAMING = 0.01  # of what the kind carries that carries most
-
-
-def _kinds_and_shares(links: pd.DataFrame, totals: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """By row of ``links`` the kind, empty where the link is not known, and the utilization."""
-    known = totals.assign(link=totals["link"].astype(str)).set_index("link")
-    names = pd.Categorical(links["link"])
-    labels = [str(name) for name in names.categories]
-    kind = known["kind"].astype(str).reindex(labels).fillna("").to_numpy(dtype=str)[names.codes]
-    capacity = known["capacity_bytes_s"].reindex(labels).to_numpy(dtype=float)[names.codes]
-    return kind, links["rate_bytes_s"].to_numpy() / capacity
 
 
 def _busiest_time(start: np.ndarray, end: np.ndarray, share: np.ndarray, times: Intervals) -> float:

@@ -124,7 +124,7 @@ def _simulated(data: RunData, path: Path, name: str, place: str) -> Source:
     if data.link_totals is not None:
         _check(data.link_totals, totals, OPTIONAL["link_totals"], {"links": 1, "capacity_bytes_s": 1})
     stands_for: Mapping[int, int] = {}
-    if data.ranks is not None:
+    if data.ranks is not None and len(data.trace.ops):  # that of an empty trace is said where it is used
         stands_for = multiplicities(data.ranks, data.trace.ops["rank"].to_numpy(), ranks)
     return Source(Run(name, data, stands_for, None))
 

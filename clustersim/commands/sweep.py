@@ -1,15 +1,16 @@
-"""``clustersim sweep``: the same experiment with some fields varied; a table, curves, the knee."""
+"""``clustersim sweep``: the same experiment with some fields varied; a table, curves, the knees."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
-from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -19,39 +20,37 @@ from clustersim.document import clipped, nearest, shown
 from clustersim.errors import InputError
 from clustersim.sweep.knee import Knee
 from clustersim.sweep.points import STRATEGY
-from clustersim.sweep.run import Plan, Sweep, run
-from clustersim.sweep.settings import Settings, read_plan
-from clustersim.sweep.table import SLOWDOWN, document, table, write_table
-from clustersim.trace.files import check_writable, write_whole
-
-if TYPE_CHECKING:
-    import pandas as pd
+from clustersim.sweep.run import Sweep, run, workers
+from clustersim.sweep.settings import METRIC, read_plan
+from clustersim.sweep.table import document, table, write_table
+from clustersim.sweep.tornado import Bar
+from clustersim.sweep.vary import Field, Value
+from clustersim.trace.files import check_writable
 
 _MOST_ROWS = 60
-_KNEES_FILE = "sweep.json"
 
 
 def sweep(options: argparse.Namespace) -> None:
-    """Simulate what is not in the folder yet; print the table and the knees, write table and figures."""
+    """Simulate what is not in the folder yet; print the points and the knees, write the table and the pictures."""
     settings = read_plan(
         options.experiment, options.vary, options.overrides, zipped=options.zip, tolerance_percent=options.tolerance,
         metric=options.metric, knees=not options.no_knees, tornado=options.tornado,
     )  # fmt: skip
-    folder = _folder(options, settings.name)
+    folder = _folder(options.output, settings.name)
     with ProgressBar() as progress:
-        done = run(settings.plan, workers(settings.plan, options.jobs, options.dask), folder, progress)
+        done = run(settings.plan, workers(settings.plan.base, options.jobs, options.dask), folder, progress)
     frame = table(done)
-    _check_metric(settings.metric, frame)
-    made = document(done)
     paths = write_table(frame, folder)
-    paths += _draw(done, frame, settings, folder)
+    _check_metric(settings.metric, frame)
+    paths += _draw(done, frame, settings.name, settings.metric, folder)
     if options.json:
-        print_json(made)
+        print_json(document(done))
         return
-    _print_table(done, settings)
-    for line in knee_lines(done.plan, done.knees):
+    _print_points(done, settings.metric)
+    for line in knee_lines(done.plan.fields, done.knees):
         print(line)
-    _print_bars(done)
+    if done.bars is not None:
+        _print_bars(done.bars)
     print_files(paths)
 
 
@@ -59,9 +58,9 @@ class ProgressBar:
     """Points done, the rate and the time left, on a terminal; nothing at all elsewhere. Use as a context."""
 
     def __init__(self) -> None:
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn(compact=True), TextColumn("left"))
+        rate, left = TextColumn("{task.fields[rate]}"), (TimeRemainingColumn(compact=True), TextColumn("left"))
         # Without a thread of its own, which would not survive in the processes that are forked off.
-        self._bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False, transient=True, disable=not sys.stderr.isatty())
+        self._bar = Progress(BarColumn(), MofNCompleteColumn(), rate, *left, console=Console(stderr=True), auto_refresh=False, transient=True, disable=not sys.stderr.isatty())
         self._task = self._bar.add_task("points", total=None, rate="")
         self._begin = time.monotonic()
 
@@ -78,8 +77,29 @@ class ProgressBar:
         self._bar.refresh()
 
 
-def _folder(options: argparse.Namespace, name: str) -> Path:
-    given = f"runs/{name}-sweep" if options.output is None else options.output
+def knee_lines(fields: Sequence[Field], knees: Sequence[Knee]) -> list[str]:
+    """``standard needs 212 Gb/s (211.6 to 212 Gb/s), lga 38 Gb/s ...``: a line for each field and combination of the others."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    by_path = {field.path: field for field in fields}
+    for knee in knees:
+        others = ", ".join(_said(by_path[path], value) for path, value in knee.others.items() if path != STRATEGY)
+        head = f"within {100 * knee.tolerance:g} % of the step time at infinite {knee.field}"
+        lines.setdefault((head, others), []).append(_knee_text(knee, by_path[knee.field]))
+    return [f"{head}{f', {others}' if others else ''}: {', '.join(texts)}" for (head, others), texts in lines.items()]
+
+
+def _knee_text(knee: Knee, field: Field) -> str:
+    if knee.low_bytes_s is None or knee.high_bytes_s is None:
+        return f"{knee.strategy} has no knee ({knee.reason})"
+    return f"{knee.strategy} needs {field.shown(knee.high_bytes_s)} ({field.shown(knee.low_bytes_s)} is too slow)"
+
+
+def _said(field: Field, value: Value) -> str:
+    return f"{field.path} {value.text if value.number is None else field.shown(value.number)}"
+
+
+def _folder(output: str | None, name: str) -> Path:
+    given = f"runs/{name}-sweep" if output is None else output
     if not given or not given.isprintable():
         raise InputError(f"-o: expected a folder with a printable name, got {shown(given)}")
     try:
@@ -89,40 +109,70 @@ def _folder(options: argparse.Namespace, name: str) -> Path:
     return Path(given)
 
 
-def _check_metric(metric: str, frame: pd.DataFrame) -> None:
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
+def _check_metric(metric: str | None, frame: pd.DataFrame) -> None:
     known = [name for name in frame if is_numeric_dtype(frame[name]) and not is_bool_dtype(frame[name])]
-    if metric not in known:
+    if metric is not None and metric not in known:
         raise InputError(f"--metric {clipped(metric)}: unknown figure{nearest(metric, known)}; allowed: {', '.join(known)}")
 
 
-def _draw(done: Sweep, frame: pd.DataFrame, settings: Settings, folder: Path) -> list[Path]:
+def _draw(done: Sweep, frame: pd.DataFrame, name: str, metric: str | None, folder: Path) -> list[Path]:
+    """What the fields allow: curves against the first that is numeric, heat maps over the first two, the tornado."""
     from clustersim.plots import sweep as pictures
 
     plan, paths = done.plan, []
-    title = f"{settings.name}: {', '.join(field.path for field in plan.fields)}"
+    title = f"{name}: {', '.join(field.path for field in plan.fields)}"
     axes = pictures.axis_fields(plan.fields)
     if axes and len(pictures.line_groups(frame, plan.fields, plan.zipped)) <= pictures.MAX_LINES:
-        more = {"title": title, "zipped": plan.zipped, "knees": done.knees}
-        paths.append(pictures.curves(frame, plan.fields, folder / "curves.png", **more))
-        paths.append(pictures.curves(frame, plan.fields, folder / f"{settings.metric}.png", metrics=(settings.metric,), **more))
+        metrics = tuple(pictures.METRICS) if metric is None else (metric,)
+        path = folder / "curves.png"
+        paths.append(pictures.curves(frame, plan.fields, path, title=title, metrics=metrics, zipped=plan.zipped, knees=done.knees))
     if len(axes) > 1 and not plan.zipped:
-        paths.append(pictures.heat_maps(frame, plan.fields, folder / "heatmap.png", metric=settings.metric, title=title))
+        paths.append(pictures.heat_maps(frame, plan.fields, folder / "heatmap.png", metric=metric or METRIC, title=title))
     if done.bars is not None:
-        paths.append(pictures.tornado_chart(done.bars, folder / "tornado.png", title=f"{settings.name}: each by itself halved and doubled"))
+        paths.append(pictures.tornado_chart(done.bars, folder / "tornado.png", title=f"{name}: each by itself halved and doubled"))
     return paths
 
 
-def knee_lines(plan: Plan, knees: tuple[Knee, ...]) -> list[str]:
-    """``standard needs 212 Gb/s, lga 38 Gb/s``, a line for each field and combination of the others, with the brackets."""
-    lines: dict[tuple[str, ...], list[str]] = {}
-    field_of = {field.path: field for field in plan.fields}
-    for knee in knees:
-        others = ", ".join(f"{path} {field_of[path].shown(value.number) if value.number is not None else value.text}"
-                           for path, value in knee.others.items() if path != STRATEGY)
-        lines.setdefault((knee.field, others), []).append(_knee_text(knee, field_of[knee.field].shown))
+def _print_points(done: Sweep, metric: str | None) -> None:
+    fields = done.plan.fields
+    printed = Table(title=f"{len(done.points):,} points", title_justify="left", title_style="bold")
+    for field in fields:
+        printed.add_column(f"{field.path} ({field.unit})" if field.unit else field.path, justify="right")
+    heads = ("step time", "slowdown", "tokens/s", "hidden", "exposed", "peak memory", "status")
+    for head in (*heads[:1], *([metric] if metric else []), *heads[1:]):
+        printed.add_column(head, justify="left" if head == "status" else "right")
+    for point, row, slowdown in list(zip(done.points, done.rows, done.slowdowns, strict=True))[:_MOST_ROWS]:
+        figures, cells = _figures(row, slowdown), zip(fields, point.values(), strict=True)
+        own = [f"{row[metric]:.6g}" if isinstance(row.get(metric), (int, float)) else "none"] if metric else []
+        status = row["status"] + (f": {row['reason']}" if row["reason"] else "")
+        values = (value.text if value.number is None else f"{value.number / field.scale:.4g}" for field, value in cells)
+        printed.add_row(*values, figures[0], *own, *figures[1:], status)
+    console().print(printed)
+    if len(done.points) > _MOST_ROWS:
+        print(f"the first {_MOST_ROWS} of {len(done.points):,} points; all are in sweep.csv")
+
+
+def _figures(row: dict, slowdown: float | None) -> list[str]:
+    if "step_time_s" not in row:
+        return ["none"] * 6
+    hidden, tokens = row["overlap"], row["tokens_per_s"]
     return [
-        f"{path} within {plan.tolerance:.3g} of the step time at infinite bandwidth{f', {others}' if others else ''}: {', '.join(texts)}"
-        for (path, others), texts in lines.items()
+        units.time_text(row["step_time_s"]),
+        "none" if slowdown is None else f"{slowdown:.3f}",
+        "none" if tokens is None else f"{tokens:,.0f}",
+        "none" if hidden is None else f"{100 * hidden:.1f} %",
+        units.time_text(row["exposed_communication_s"]),
+        units.decimal_size_text(row["peak_memory_bytes"]),
     ]
+
+
+def _print_bars(bars: Sequence[Bar]) -> None:
+    printed = Table(title="GPU time per token, each by itself", title_justify="left", title_style="bold")
+    for head in ("field", "value", "halved", "doubled"):
+        printed.add_column(head, justify="right" if head in ("halved", "doubled") else "left")
+    for bar in bars:
+        changes = ("none" if side is None else f"{100 * (side / bar.gpu_s_per_token - 1):+.2f} %" for side in (bar.halved, bar.doubled))
+        printed.add_row(bar.path, bar.base_text, *changes)
+    console().print(printed)
+    for reason in dict.fromkeys(reason for bar in bars for reason in bar.reasons):
+        print(f"note: {reason}")

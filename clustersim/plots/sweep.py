@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from clustersim.plots.files import save
 from clustersim.plots.style import FAINT_INK, INK, ink_on
 from clustersim.sweep.knee import Knee
@@ -14,9 +17,9 @@ from clustersim.sweep.tornado import Bar
 from clustersim.sweep.vary import Field
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 METRICS = {
     "step_time_s": ("step time (s)", 1.0),
@@ -146,7 +149,7 @@ def tornado_chart(bars: Sequence[Bar], path: Path, *, title: str) -> Path:
             missing = [word for word, value in (("half", bar.halved), ("double", bar.doubled)) if value is None]
             text = f"{bar.swing:.1%}" + (f", no {' and no '.join(missing)}" if missing else "")
             axes.annotate(text, (max([0.0, *changes]), row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8, color=INK)
-        axes.set_yticks(range(len(bars)), [f"{bar.path} ({_written(bar)})" for bar in bars])
+        axes.set_yticks(range(len(bars)), [f"{bar.path} ({bar.base_text})" for bar in bars])
         axes.invert_yaxis()
         axes.axvline(0, color=INK, linewidth=0.8, zorder=5)
         axes.margins(x=0.15)
@@ -193,7 +196,7 @@ def _mark_knees(axes: Axes, knees: Sequence[Knee], x: Field) -> None:
     if not knees:
         return
     level = 1 + knees[0].tolerance
-    axes.axhline(level, color=FAINT_INK, linewidth=1, linestyle=":", zorder=2, label=f"{knees[0].tolerance:.0%} above, and the knees")
+    axes.axhline(level, color=FAINT_INK, linewidth=1, linestyle=":", zorder=2, label=f"{100 * knees[0].tolerance:g} % above, and the knees")
     across = [knee.high_bytes_s / x.scale for knee in knees]
     axes.plot(across, [level] * len(across), "|", color=INK, markersize=16, markeredgewidth=1.8, zorder=20)
 
@@ -206,25 +209,17 @@ def _legend(figure: Figure, panels: Iterable[Axes], hollow: bool) -> None:
         text = "hollow: does not fit in memory"
         handles[text] = Line2D([], [], color=FAINT_INK, marker="o", markerfacecolor="white", linestyle="", label=text)
     if handles:
-        longest = max(map(len, handles))
-        figure.legend(
-            list(handles.values()), list(handles), loc="outside lower center", ncols=max(1, min(len(handles), 130 // (longest + 6))), frameon=False
-        )
+        columns = max(1, min(len(handles), 130 // (max(map(len, handles)) + 6)))
+        figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, frameon=False)
 
 
-def _cells(axes: Axes, values: Any, picture: Any, roomy: bool) -> None:
-    for (row, column), value in _enumerated(values):
+def _cells(axes: Axes, values: np.ndarray, picture: AxesImage, roomy: bool) -> None:
+    for (row, column), value in np.ndenumerate(values):
         if math.isnan(value):
             axes.plot(column, row, "x", color=FAINT_INK, markersize=7)
         elif roomy:
             colour = ink_on(picture.cmap(picture.norm(value))[:3])
             axes.text(column, row, f"{value:.3g}" if value < 1e5 else f"{value:.1e}", ha="center", va="center", fontsize=7, color=colour)
-
-
-def _enumerated(values: Any):
-    import numpy as np
-
-    return np.ndenumerate(values)
 
 
 def _logarithmic(values: pd.Series) -> bool:
@@ -246,11 +241,3 @@ def _said(field: Field, value: Any) -> str:
 
 def _number(value: float, _: int) -> str:
     return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3g}"
-
-
-def _written(bar: Bar) -> str:
-    from clustersim import units
-
-    kind = bar.path.rpartition(".")[2]
-    text = {"bandwidth": units.bandwidth_text, "latency": units.time_text}.get(kind, str)
-    return text(bar.base.number)

@@ -33,6 +33,7 @@ Evaluate = Callable[[Sequence[Point]], list[dict[str, Any]]]
 """From points to their rows, in the same order."""
 
 Search = Generator[int, float, tuple[int, int] | None]
+Found = tuple[int, int] | str | None
 
 
 @dataclass(frozen=True)
@@ -111,15 +112,15 @@ def find_knees(
     return [knees[group] for group in groups]
 
 
-def _with(knee: Knee, found: tuple[int, int] | str | None) -> Knee:
+def _with(knee: Knee, found: Found) -> Knee:
     if isinstance(found, tuple):
         return replace(knee, low_bytes_s=found[0], high_bytes_s=found[1])
     return replace(knee, reason=found or f"it takes no longer at {LOWEST_BYTES_S:,} B/s: the bandwidth does not matter")
 
 
-def _answered(searches: dict[Any, Search], point_at: Callable[[Any, int], Point], evaluate: Evaluate) -> dict[Any, tuple[int, int] | str | None]:
+def _answered(searches: dict[Any, Search], point_at: Callable[[Any, int], Point], evaluate: Evaluate) -> dict[Any, Found]:
     """What the searches return, each asked for one bandwidth a round; text where one could not be answered."""
-    found: dict[Any, tuple[int, int] | str | None] = {}
+    found: dict[Any, Found] = {}
     asked: dict[Any, int] = {}
 
     def advance(group: Any, answer: float | None) -> None:

@@ -27,7 +27,8 @@ class DaskWorkers:
             self._client = Client(address, timeout=_PATIENCE_S, set_as_default=False)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:120]
-            raise InputError(f"--dask {clipped(address)}: no scheduler answers: {reason}; expected for example tcp://10.0.0.1:8786") from None
+            example = "expected for example tcp://10.0.0.1:8786"
+            raise InputError(f"--dask {clipped(address)}: no scheduler answers: {reason}; {example}") from None
         self._base = base
 
     def __enter__(self) -> DaskWorkers:

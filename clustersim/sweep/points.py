@@ -1,5 +1,6 @@
 """One point of a sweep: the experiment with a few fields replaced, its key, and its simulation.
 
+>>> from clustersim import document
 >>> base = base_of(document.load(presets.folder("schedules") / "pipeline-shapes.yaml"), presets.folder("schedules"))
 >>> row = solve(base, {"strategy.name": "standard"})
 >>> row["status"], row["step_time_s"]
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from clustersim import document, presets, units
+from clustersim import presets, units
 from clustersim.document import Document
 from clustersim.errors import DeadlockError, InputError
 from clustersim.experiment import SHORT_FORMS, Experiment, parse, with_strategy

@@ -76,7 +76,8 @@ class _Worker:
     def last_words(self) -> str:
         self.process.join()
         code = self.process.exitcode or 0
-        return f"the process that simulated it was ended by signal {-code}" if code < 0 else f"the process that simulated it ended with status {code}"
+        end = f"was ended by signal {-code}, as a system does that is out of memory" if code < 0 else f"ended with status {code}"
+        return f"the process that simulated it {end}"
 
     def stop(self) -> None:
         self.process.terminate()

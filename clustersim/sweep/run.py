@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -60,14 +61,25 @@ class Sweep:
     bars: tuple[Bar, ...] | None
 
 
-def run(plan: Plan, workers: AbstractContextManager[Workers], folder: Path | None = None, progress: Progress | None = None) -> Sweep:
+def workers(base: Base, jobs: int | None = None, dask: str | None = None) -> AbstractContextManager[Workers]:
+    """``jobs`` processes on this machine, by default one a core; or the workers of the Dask scheduler at the address ``dask``."""
+    if dask is None:
+        from clustersim.sweep.pool import Processes
+
+        return Processes(base, jobs or os.cpu_count() or 1)
+    from clustersim.sweep.on_dask import DaskWorkers
+
+    return DaskWorkers(base, dask)
+
+
+def run(plan: Plan, pool_of: AbstractContextManager[Workers], folder: Path | None = None, progress: Progress | None = None) -> Sweep:
     """Simulate what is not in the ``folder`` yet; each point is kept there as soon as it is finished.
 
     InputError when not a single point makes an experiment, with the reason of the first.
     """
     points = combined(plan.fields, plan.zipped)
     store = Store(folder)
-    with workers as pool:
+    with pool_of as pool:
         evaluate = _evaluator(plan.base, store, pool, progress or (lambda done, total: None))
         rows = evaluate(points)
         _refuse_if_none(rows)

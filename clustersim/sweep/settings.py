@@ -2,7 +2,7 @@
 
 >>> made = read_plan("pipeline-shapes", ["strategy.name=standard,mpp", "batch.global=4..16"])
 >>> [field.path for field in made.plan.fields], made.metric
-(['strategy.name', 'batch.global'], 'step_time_s')
+(['strategy.name', 'batch.global'], None)
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ TOLERANCE_PERCENT = 5.0
 
 @dataclass(frozen=True)
 class Settings:
-    """The plan, the figure of a step that pictures are asked for, and what the file is called."""
+    """The plan, the one figure of a step that pictures are to show (None: the usual ones), and what the file is called."""
 
     plan: Plan
-    metric: str
+    metric: str | None
     name: str
 
 
@@ -46,26 +46,30 @@ def read_plan(
     read = document.load(path).override(overrides, SHORT_FORMS)
     section = read.section("sweep", SWEEP_KEYS)
     fields = {field.path: field for field in _of_file(read, section)}
-    given = [_field(name, values, f"vary: {name}") for name, values in vary.items()] if isinstance(vary, Mapping) else map(parse_field, vary)
-    seen = set()
-    for field in given:
-        if field.path in seen:
-            raise InputError(f"--vary {field.path}: is given twice; allowed: each path once, with all of its values")
-        seen.add(field.path)
-        fields[field.path] = field
+    given = _given(vary)
+    if len({field.path for field in given}) < len(given):
+        raise InputError(f"--vary: a path is given twice: {', '.join(field.path for field in given)}; allowed: once, with all of its values")
+    fields |= {field.path: field for field in given}
     if not fields and not tornado:
         raise InputError(f"--vary: nothing to vary; expected for example --vary {EXAMPLE}, or a section `sweep: {{vary: ...}}` in {path}")
-    percent = section.number("tolerance_percent", TOLERANCE_PERCENT, high=1000) if tolerance_percent is None else _percent(tolerance_percent)
+    percent = tolerance_percent or section.number("tolerance_percent", TOLERANCE_PERCENT, high=1000)
     plan = Plan(
         base_of(read, path.parent), tuple(fields.values()), zipped or section.boolean("zip", False), percent / 100, knees, tornado
     )
-    return Settings(plan, metric or section.text("metric", METRIC, "a figure of the summary, for example step_time_s"), path.stem)
+    return Settings(plan, metric or section.text("metric", None, "a figure of the summary, for example step_time_s"), path.stem)
+
+
+def _given(vary: Sequence[str] | Mapping[str, Any]) -> list[Field]:
+    if isinstance(vary, Mapping):
+        return [_field(path, values, f"vary: {path}") for path, values in vary.items()]
+    return [parse_field(text) for text in vary]
 
 
 def _of_file(read: Document, section: Section) -> list[Field]:
     varied = section.raw("vary", {})
     if not isinstance(varied, Mapping):
-        section.error("vary", f"expected a mapping from paths to values, got {shown(varied)}; for example {{network.bandwidth: 10..400Gb/s:log8}}")
+        example = "{network.bandwidth: 10..400Gb/s:log8}"
+        section.error("vary", f"expected a mapping from paths to values, got {shown(varied)}; for example {example}")
     return [_field(name, values, f"{read.place(f'sweep.vary.{name}')}: sweep.vary.{name}") for name, values in varied.items()]
 
 
@@ -81,9 +85,3 @@ def _text(value: Any, place: str) -> str:
     if not isinstance(value, (str, int, float)):
         raise InputError(f"{place}: expected values, ranges or a list of them, got {shown(value)}; for example {clipped(EXAMPLE)}")
     return str(value)
-
-
-def _percent(value: float) -> float:
-    if not 0 < value <= 1000:
-        raise InputError(f"--tolerance: expected a percentage above 0 and at most 1000, got {value:g}")
-    return value

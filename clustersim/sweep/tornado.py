@@ -14,7 +14,7 @@ from clustersim.errors import InputError
 from clustersim.experiment import Experiment
 from clustersim.sweep.knee import Evaluate
 from clustersim.sweep.vary import Value
-from clustersim.units import PS_PER_S
+from clustersim.units import PS_PER_S, bandwidth_text, time_text
 
 _MOST_TRUNKS = 1000  # of many links between switches the first stand for all
 
@@ -34,6 +34,11 @@ class Bar:
     def swing(self) -> float:
         """The most by which either changes the base, as a part of it."""
         return max((abs(value / self.gpu_s_per_token - 1) for value in (self.halved, self.doubled) if value is not None), default=0.0)
+
+    @property
+    def base_text(self) -> str:
+        text = {"bandwidth": bandwidth_text, "latency": time_text}.get(self.path.rpartition(".")[2])
+        return text(self.base.number) if text else self.base.text
 
     def document(self) -> dict[str, Any]:
         return {
@@ -67,7 +72,7 @@ def tornado(experiment: Experiment, evaluate: Evaluate) -> list[Bar]:
     """A bar for each parameter, the one that matters most first. InputError when the experiment itself gives no time."""
     values = parameters(experiment)
     sides = [(path, side) for path, triple in values.items() for side in (0, 2) if triple[side] is not None]
-    base, *rows = evaluate([{}, *({path: values[path][side]} for path, side in sides)])
+    base, *rows = evaluate([{}, *(_point(path, values[path][side]) for path, side in sides)])
     own = _gpu_s_per_token(base)
     if own is None:
         raise InputError(f"{experiment.document.source}: {base['reason']}")
@@ -78,6 +83,11 @@ def tornado(experiment: Experiment, evaluate: Evaluate) -> list[Bar]:
         reasons = tuple(row["reason"] for row in pair if row.get("reason"))
         bars.append(Bar(path, value, own, _gpu_s_per_token(pair[0]), _gpu_s_per_token(pair[1]), reasons))
     return sorted(bars, key=lambda bar: -bar.swing)
+
+
+def _point(path: str, value: Value) -> dict[str, Value]:
+    """Other degrees need another number of nodes: as many as they take."""
+    return {path: value, "nodes": Value("", None)} if path.startswith("parallel.") else {path: value}
 
 
 def _gpu_s_per_token(row: dict[str, Any]) -> float | None:

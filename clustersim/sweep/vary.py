@@ -180,7 +180,8 @@ def _values(text: str, place: str) -> list[Value]:
     match = _RANGE.fullmatch(text)
     if match is None:
         if ".." in text and re.match(_NUMBER, text):
-            raise InputError(f"{place}: {clipped(text)} is no range; allowed: a..b, a..b:lin5 or a..b:log8 with a unit behind b, as {EXAMPLE}")
+            allowed = f"allowed: a..b, a..b:lin5 or a..b:log8 with a unit behind b, as {EXAMPLE}"
+            raise InputError(f"{place}: {clipped(text)} is no range; {allowed}")
         return [value_of(text)]
     first, first_unit, last, last_unit, spacing, count = match.groups()
     unit = last_unit or first_unit or ""

@@ -32,11 +32,12 @@ def coarsened(trace: Trace, granularity: str) -> Trace:
     place[order] = np.arange(len(ops))
     at = pd.Series(place, index=ops["op"].to_numpy())
     waits, on = at[dependencies["op"]].to_numpy(), at[dependencies["on"]].to_numpy()
-    follows = (waits == on + 1) & _same(rows, ["rank", "stream"])[waits]
+    queue = np.cumsum(~_same(rows, ["rank", "stream"]))
+    implied = (queue[waits] == queue[on]) & (on < waits)  # by the order of the stream
     joins = _same(rows, ["rank", "stream", *_ALIKE[granularity]]) & rows["kind"].isin(COMPUTE).to_numpy()
     joins[1:] &= rows["start_ps"].to_numpy()[1:] == rows["end_ps"].to_numpy()[:-1]
-    joins[waits[~follows]] = False
-    after_awaited = on[~follows] + 1
+    joins[waits[~implied]] = False
+    after_awaited = on[~implied] + 1
     joins[after_awaited[after_awaited < len(rows)]] = False
     piece = np.cumsum(~joins) - 1
     heads = np.flatnonzero(~joins)

@@ -11,7 +11,7 @@ from clustersim.commands import convert as command
 from clustersim.exporters import files
 from clustersim.exporters.selection import rank_text
 
-FORMATS = {"chrome": ("out.json.gz", 1), "kineto": ("out", 4), "chakra": ("out", 5), "csv": ("out", 7), "parquet": ("out", 7)}
+FORMATS = {"chrome": ("out.json.gz", 1), "kineto": ("out", 4), "chakra": ("out", 5), "csv": ("out", 8), "parquet": ("out", 8)}
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_a_folder_with_other_files_is_left_alone(cli, run):
         ("dependencies", lambda t: pd.DataFrame({"op": [3, 7, 5, 0], "on": [7, 5, 3, 3]}), "in a circle: op "),
         ("link_totals", lambda t: t.assign(busy_s=float("nan")), "link_totals: busy_s: a row is missing or not finite"),
         ("link_totals", lambda t: t.drop(columns="kind"), "link_totals.parquet: columns missing: kind"),
-        ("links", lambda t: t.drop(columns="link"), "links: columns missing: link"),
+        ("links", lambda t: t.drop(columns="link"), "links.parquet: columns missing: link"),
         ("memory", lambda t: t.assign(bytes=0.5), "memory: bytes: row 0"),
     ],
 )
