@@ -62,9 +62,9 @@ def sweep(
     tolerance_percent: float | None = None, knees: bool = True, tornado: bool = False, jobs: int | None = None, dask: str | None = None,
     folder: str | Path | None = None,
 ) -> pd.DataFrame:  # fmt: skip
-    """An experiment with the fields of ``vary`` in all combinations: a row each, as :func:`clustersim.sweep.table.table` has them.
+    """An experiment with the fields of ``vary`` in all combinations: a row each, as :func:`clustersim.sweeps.table.table` has them.
 
-    ``vary`` maps a path to a list or a text of values as in :func:`clustersim.sweep.vary.parse_field`. What is in the ``folder``
+    ``vary`` maps a path to a list or a text of values as in :func:`clustersim.sweeps.vary.parse_field`. What is in the ``folder``
     already is not simulated again. ``attrs`` of the result has the ``units``, the ``knees`` and the ``tornado``.
 
     >>> table = sweep("pipeline-shapes", {"strategy.name": ["standard", "mpp"]}, jobs=1)
@@ -73,9 +73,9 @@ def sweep(
     """
     from pathlib import Path
 
-    from clustersim.sweep.run import run, workers
-    from clustersim.sweep.settings import read_plan
-    from clustersim.sweep.table import table
+    from clustersim.sweeps.run import run, workers
+    from clustersim.sweeps.settings import read_plan
+    from clustersim.sweeps.table import table
     from clustersim.trace.files import check_writable
 
     settings = read_plan(

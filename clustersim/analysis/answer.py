@@ -34,8 +34,8 @@ class Analysis:
     ``stragglers``, ``bandwidths`` as in their modules, of collectives that end in the window. ``path`` is the part of the trace's path
     in the window; ``slack`` by op, up to the end of the trace, None in a measured trace, which does not say what an op waited for;
     ``numbers`` names the ops, ``within`` are those with time in the window. ``memory``: by rank its peak and when, of the whole trace.
-    ``links``: by link, and ``links_over_time`` (:func:`use_over_time`), None without capacities; ``limiting_links``: by family, the
-    kind of link that is busiest while it is exposed, and how busy. ``notes``: what is strange about the trace.
+    ``links``: by link, and ``links_over_time`` (:func:`use_over_time`), None without capacities; ``limiting_links``: of the
+    family that is exposed most, the kind of link that is busiest then, and how busy. ``notes``: what is strange about the trace.
 
     Sums of waits and transfers are over the ranks of the job, in all of the window; means are over both, and over its steps.
     """
@@ -137,7 +137,7 @@ def analyze(
         memory=peak_times(trace.memory),
         links=link_use(trace.links, totals, window) if used else None,
         links_over_time=use_over_time(trace.links, totals, window) if used else None,
-        limiting_links=_limiting_links(read_loads(trace.links, totals), families, cuts) if used else {},
+        limiting_links=_limiting_links(read_loads(trace.links, totals), families, facts, cuts) if used else {},
         notes=oddities(ops),
     )
 
@@ -153,23 +153,21 @@ def _ended(ops: Ops, window: tuple[int, int], whole: tuple[int, int]) -> Ops:
     return ops if inside.all() else replace(ops, family=np.where(ops.communicates & ~inside, OTHER, ops.family))
 
 
-def _limiting_links(loads: Loads, families: pd.DataFrame, cuts: list[Sweep]) -> dict[str, tuple[str, float]]:
-    """By family the links that are busiest while it is exposed, of the kinds that it uses.
+def _limiting_links(loads: Loads, families: pd.DataFrame, facts: TraceFacts, cuts: list[Sweep]) -> dict[str, tuple[str, float]]:
+    """For the family that is exposed most, the links that are busiest then, of the kinds that it uses.
 
     The trace does not say which links an op uses: those that carry something while no rank communicates in another family. A family that
     is never alone has none named.
     """
-    names = [str(name) for name in families["family"].unique()]
-    under_way = {name: _times(cuts, name, exposed=False) for name in names}
-    found = {}
-    for name in names:
-        others = [pieces for other, pieces in under_way.items() if other != name]
-        alone = difference(under_way[name], _all_of(others)) if others else under_way[name]
-        kinds = kinds_used(loads, alone)
-        busiest = utilization_during(loads, _times(cuts, name, exposed=True), kinds)
-        if busiest is not None:
-            found[name] = busiest
-    return found
+    exposed = (families["exposed_ps"].astype(float) * facts.weights(families["rank"].to_numpy())).groupby(families["family"]).sum()
+    if not exposed.any():
+        return {}
+    most = str(exposed.idxmax())
+    others = [_times(cuts, str(name), exposed=False) for name in exposed.index if name != most]
+    own = _times(cuts, most, exposed=False)
+    kinds = kinds_used(loads, difference(own, _all_of(others)) if others else own)
+    busiest = utilization_during(loads, _times(cuts, most, exposed=True), kinds)
+    return {} if busiest is None else {most: busiest}
 
 
 def _times(cuts: list[Sweep], name: str, exposed: bool) -> Intervals:

@@ -22,10 +22,11 @@ def link_use(links: pd.DataFrame, totals: pd.DataFrame, window: tuple[int, int])
     >>> link_use(links, totals, (0, 2 * 10**12)).to_dict("records")
     [{'link': 'a', 'kind': 'nvlink', 'links': 2, 'mean_utilization': 0.25, 'peak_utilization': 0.5, 'busy_s': 1.0}]
     """
-    start, end = np.clip(links["start_ps"], *window), np.clip(links["end_ps"], *window)
-    seconds = ((end - start) / PS_PER_S).to_numpy()
-    table = pd.DataFrame({"busy_s": seconds, "bytes": seconds * links["rate_bytes_s"], "rate": links["rate_bytes_s"].where(seconds > 0, 0)})
-    by_link = table.groupby(links["link"].astype(str).to_numpy())
+    start, end = (np.clip(links[name].to_numpy(), *window) for name in ("start_ps", "end_ps"))
+    seconds, rate = (end - start) / PS_PER_S, links["rate_bytes_s"].to_numpy()
+    names = pd.Categorical(links["link"])
+    table = pd.DataFrame({"busy_s": seconds, "bytes": seconds * rate, "rate": np.where(seconds > 0, rate, 0)})
+    by_link = table.groupby(names.rename_categories(names.categories.astype(str)), observed=True)
     known = totals.assign(link=totals["link"].astype(str)).set_index("link")
     moved = by_link[["busy_s", "bytes"]].sum()
     capacity = known["capacity_bytes_s"].reindex(moved.index).astype(float)
@@ -55,7 +56,7 @@ def use_over_time(links: pd.DataFrame, totals: pd.DataFrame, window: tuple[int, 
     [0.5, 0.0]
     """
     known = totals.assign(link=totals["link"].astype(str)).set_index("link")
-    known = known[known.index.isin(links["link"].astype(str).unique())]
+    known = known[known.index.isin(links["link"].unique().astype(str))]
     if not len(known) or window[0] == window[1]:
         return pd.DataFrame(columns=["kind", "begin_s", "end_s", "mean_utilization", "busiest_utilization"])
     share = link_bins(links, known["capacity_bytes_s"], known.index.tolist(), window, bins)
@@ -150,8 +151,8 @@ def _busiest_time(start: np.ndarray, end: np.ndarray, share: np.ndarray, times: 
     start, end, share = start[reach], end[reach], share[reach]
     if not len(start):
         return 0.0
-    edges = np.unique(np.concatenate([start, end]))
-    first, last = np.searchsorted(edges, start), np.searchsorted(edges, end)
+    edges, place = np.unique(np.concatenate([start, end]), return_inverse=True)
+    first, last = place[: len(start)], place[len(start) :]
     level = np.frexp(last - first)[1] - 1  # two runs of 2^level pieces cover each row; a run hands its share down to its halves
     most = np.zeros(len(edges) - 1)
     for power in range(int(level.max()), -1, -1):

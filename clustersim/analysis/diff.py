@@ -30,7 +30,7 @@ def difference(a: Analysis, b: Analysis) -> str:
     times = f"{time_text(before / PS_PER_S)} to {time_text(after / PS_PER_S)}"
     rows = changes(a, b)
     if a.facts.given or b.facts.given:
-        head = f"a window of {times.replace(' to ', ' in A, of ')} in B"
+        head = f"the windows are {time_text(before / PS_PER_S)} of A and {time_text(after / PS_PER_S)} of B"
     elif before == after:
         head = f"B takes as long as A, {time_text(after / PS_PER_S)}"
     elif before and after:

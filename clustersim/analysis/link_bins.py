@@ -30,13 +30,16 @@ def link_bins(links: pd.DataFrame, capacity: pd.Series, names: list[str], window
     [[0.5, 0.0]]
     """
     edges = np.linspace(*window, bins + 1)
-    table = links[links["link"].astype(str).isin(names)].sort_values("start_ps", kind="stable")
-    by_link = {str(name): rows for name, rows in table.groupby(table["link"].astype(str))}
+    given = pd.Categorical(links["link"])
+    label = {str(name): code for code, name in enumerate(given.categories)}
+    begin, finish, rate = (links[name].to_numpy(dtype=float) for name in ("start_ps", "end_ps", "rate_bytes_s"))
+    order = np.lexsort((begin, given.codes))
+    bounds = np.searchsorted(given.codes[order], np.arange(len(label) + 1))
     found = np.zeros((len(names), bins))
     for place, name in enumerate(names):
-        rows = by_link[name]
-        start, end = rows["start_ps"].to_numpy(dtype=float), rows["end_ps"].to_numpy(dtype=float)
-        moved = np.append(0.0, np.cumsum((end - start) * rows["rate_bytes_s"].to_numpy()))
+        rows = order[bounds[label[name]] : bounds[label[name] + 1]]
+        start, end = begin[rows], finish[rows]
+        moved = np.append(0.0, np.cumsum((end - start) * rate[rows]))
         known = np.column_stack([start, end]).ravel(), np.column_stack([moved[:-1], moved[1:]]).ravel()
         found[place] = np.diff(np.interp(edges, *known)) / (edges[1] - edges[0]) / float(capacity[name])
     return np.clip(found, 0.0, 1.0)

@@ -96,17 +96,16 @@ def slack(ops: Ops, joined: Activities, graph: Graph) -> np.ndarray:
     by_source = position[of_op[source]]
     order = np.argsort(by_source, kind="stable")
     by_source, by_target, gap, at_start = by_source[order], position[of_op[target]][order], gap[order], at_start[order]
-    may_end = array("q", own.tobytes())
     may_begin = array("q", own.tobytes())
     for low in range(0, len(order), _BLOCK):
         block = slice(low, low + _BLOCK)
-        for one, other, room, begins in zip(*(column[block].tolist() for column in (by_source, by_target, gap, at_start)), strict=True):
+        for one, other, room in zip(*(column[block].tolist() for column in (by_source, by_target, gap)), strict=True):
             room += may_begin[other]
             if room < may_begin[one]:
                 may_begin[one] = room
-            if room < may_end[one] and not begins:
-                may_end[one] = room
-    return np.frombuffer(may_end, dtype=np.int64)[position[of_op]]
+    ends = ~at_start
+    np.minimum.at(own, by_source[ends], gap[ends] + np.frombuffer(may_begin, dtype=np.int64)[by_target[ends]])
+    return own[position[of_op]]
 
 
 def _weighted(ops: Ops, joined: Activities, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -32,7 +32,8 @@ def print_analysis(done: Analysis, job_ranks: int | None) -> None:
 def print_difference(a: Analysis, b: Analysis) -> None:
     """What changed from one to the other, most first."""
     out = console()
-    out.print(f"{difference(a, b)}.")
+    found = difference(a, b)
+    out.print(f"{found[0].upper()}{found[1:]}.")
     out.print(f"A: {limits(a)}.\nB: {limits(b)}.")
     per_step = max(a.facts.steps, b.facts.steps) > 1
     table = table_of("mean over ranks and steps" if per_step else "mean over ranks", "A", "B", "change")

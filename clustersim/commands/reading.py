@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 TABLE = "ops.parquet"
 _LINKS = ("link", "start_ps", "end_ps", "rate_bytes_s")
 _MEMORY = ("rank", "time_ps", "bytes")
+_LONGEST = 200  # letters of a name over a picture
 _ANY = -(2**62)  # a change of memory may be negative
 
 
@@ -73,7 +74,7 @@ def read(names: Sequence[str | Path]) -> Source:
 
         return _simulated(read_exports(paths), paths[0], name, ": {}")
     if len(paths) > 1:
-        raise InputError(f"expected one run folder, got {len(paths)} traces; several are files of one run, one a rank; compare two with --diff A B of analyze")
+        raise InputError(f"expected one run folder, got {len(paths)} traces; `analyze` compares two with --diff A B")
     return _simulated(read_run(paths[0]), paths[0], name, "/{}.parquet")
 
 
@@ -206,6 +207,7 @@ def headline(run: Run, view: View) -> str:
     'shapes: step 5 s'
     """
     steps, trace = steps_of(run.data.manifest), run.data.trace
+    name = run.title if len(run.title) <= _LONGEST else f"{run.title[: _LONGEST - 3]}..."
     what = "trace" if is_profiled(trace.ops["kind"].astype(str).unique()) else "step" if steps == 1 else f"{steps} steps"
     shown = f", {view.facts.window} shown" if steps > 1 and view.window is not None else ""
-    return f"{run.title}: {what} {units.time_text(trace.makespan_ps / units.PS_PER_S)}{shown}"
+    return f"{name}: {what} {units.time_text(trace.makespan_ps / units.PS_PER_S)}{shown}"

@@ -18,13 +18,13 @@ from clustersim import units
 from clustersim.commands.output import console, print_files, print_json
 from clustersim.document import clipped, nearest, shown
 from clustersim.errors import InputError
-from clustersim.sweep.knee import Knee
-from clustersim.sweep.points import STRATEGY
-from clustersim.sweep.run import Sweep, run, workers
-from clustersim.sweep.settings import METRIC, read_plan
-from clustersim.sweep.table import document, table, write_table
-from clustersim.sweep.tornado import Bar
-from clustersim.sweep.vary import Field, Value
+from clustersim.sweeps.knee import Knee
+from clustersim.sweeps.points import STRATEGY
+from clustersim.sweeps.run import Sweep, run, workers
+from clustersim.sweeps.settings import METRIC, read_plan
+from clustersim.sweeps.table import document, table, write_table
+from clustersim.sweeps.tornado import Bar
+from clustersim.sweeps.vary import Field, Value
 from clustersim.trace.files import check_writable
 
 _MOST_ROWS = 60
@@ -59,8 +59,9 @@ class ProgressBar:
 
     def __init__(self) -> None:
         rate, left = TextColumn("{task.fields[rate]}"), (TimeRemainingColumn(compact=True), TextColumn("left"))
+        terminal = {"console": Console(stderr=True), "transient": True, "disable": not sys.stderr.isatty()}
         # Without a thread of its own, which would not survive in the processes that are forked off.
-        self._bar = Progress(BarColumn(), MofNCompleteColumn(), rate, *left, console=Console(stderr=True), auto_refresh=False, transient=True, disable=not sys.stderr.isatty())
+        self._bar = Progress(BarColumn(), MofNCompleteColumn(), rate, *left, auto_refresh=False, **terminal)
         self._task = self._bar.add_task("points", total=None, rate="")
         self._begin = time.monotonic()
 
@@ -112,7 +113,8 @@ def _folder(output: str | None, name: str) -> Path:
 def _check_metric(metric: str | None, frame: pd.DataFrame) -> None:
     known = [name for name in frame if is_numeric_dtype(frame[name]) and not is_bool_dtype(frame[name])]
     if metric is not None and metric not in known:
-        raise InputError(f"--metric {clipped(metric)}: unknown figure{nearest(metric, known)}; allowed: {', '.join(known)}")
+        simple = ", ".join(name for name in known if "." not in name)
+        raise InputError(f"--metric {clipped(metric)}: unknown figure{nearest(metric, known)}; allowed: {simple}, or a column of sweep.csv")
 
 
 def _draw(done: Sweep, frame: pd.DataFrame, name: str, metric: str | None, folder: Path) -> list[Path]:

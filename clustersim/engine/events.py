@@ -6,14 +6,16 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
-from simpy import Environment, Event
+from simpy import Environment
 from simpy.core import EmptySchedule
 
 _NORMAL, _AFTER_THE_REST = 1, 2  # SimPy's own priorities are 0 and 1
 
 
-class Signal(Event):
-    """An event that any number of processes wait for and that is set off once, by a :class:`Clock` or at once.
+class Signal:
+    """What any number of processes wait for and that is set off once, by a :class:`Clock` or at once.
+
+    It is all of SimPy's Event that a process and the queue look at, in a fourth of the memory.
 
     >>> clock, seen = Clock(), []
     >>> clock.call_after(5, seen.append, "later")
@@ -22,6 +24,7 @@ class Signal(Event):
     (5, ['later'])
     """
 
+    __slots__ = ("callbacks",)
     _ok, _value = True, None  # it cannot fail, and carries nothing
 
     def __init__(self) -> None:

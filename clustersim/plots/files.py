@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,10 +33,11 @@ def checked(path: str | Path) -> Path:
 
 
 def save(path: Path, draw: Callable[[], Figure]) -> None:
-    """Write what ``draw`` makes."""
+    """Write what ``draw`` makes. A letter that the font lacks is a box, without a warning for each."""
     import matplotlib
 
     kind = path.suffix.lower()
-    with matplotlib.rc_context(_SETTINGS):
+    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from (current )?font")
         figure = draw()
         write_whole(path, lambda beside: figure.savefig(beside, format=kind[1:], dpi=DPI, metadata=_METADATA[kind]))

@@ -14,7 +14,6 @@ True
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +27,7 @@ from clustersim.plots.critical import LABEL, LINE_PT, Corners, corners, draw_pat
 from clustersim.plots.files import DPI, checked, save
 from clustersim.plots.layout import COMMUNICATION, Chart, layout
 from clustersim.plots.memory import Holdings, draw_memory, holdings
-from clustersim.plots.panel import LABEL_PT, Scale, draw_panel, mark_step_end, row_labels
+from clustersim.plots.panel import EM, LABEL_PT, TITLE_LINE_IN, TITLE_PT, Scale, draw_panel, mark_step_end, row_labels, title_lines
 from clustersim.plots.placing import Bands, place_rows
 from clustersim.plots.style import FAINT_INK, IDLE, INK, PROFILED_STYLES, STYLES, shades, style
 
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
 _WIDTH_IN, _RIGHT_IN = 12.0, 0.3
 _ROOM_IN, _LEAST_ROOM_IN = 8.5, 2.8  # for the rows of all panels together, and of one
 _MEMORY_IN = 1.4
-_LINE_IN, _AXIS_IN, _LEGEND_LINE_IN, _BETWEEN_IN = 0.2, 0.45, 0.22, 0.12
-_TITLE_PT, _TITLE_CHARACTERS = 10.0, 110
+_AXIS_IN, _LEGEND_LINE_IN, _BETWEEN_IN = 0.45, 0.22, 0.12
 _LEGEND_COLUMNS = 7
 _STEP_END_ROOM = 0.07  # of the width, right of the longest step, for its time
 _FAR = 3.0  # a step so many times as long as the shorter ones would squeeze them
@@ -125,20 +123,21 @@ def _figure(panels: list[_Panel], compare: bool, held: Holdings | None) -> Figur
         axis_under[-1] = False  # it stands under the memory
     room = max(_ROOM_IN / len(panels), _LEAST_ROOM_IN)
     bands = [place_rows(chart.rows, room) for chart in charts]
-    titles = ["\n".join(textwrap.wrap(panel.title, _TITLE_CHARACTERS)) for panel in panels]
-    heads = [_LINE_IN * (title.count("\n") + 1) + _BETWEEN_IN for title in titles]
-    feet = [_AXIS_IN if under else 0.0 for under in axis_under]
+    notes = [_note(panel, common) for panel in panels]
     left = max(_label_width_in(chart) for chart in charts)
+    width = _WIDTH_IN - left - _RIGHT_IN
+    titles = [_title(panel.title, note, width) for panel, note in zip(panels, notes, strict=True)]
+    heads = [TITLE_LINE_IN * (title.count("\n") + 1) + _BETWEEN_IN for title in titles]
+    feet = [_AXIS_IN if under else 0.0 for under in axis_under]
     entries = _legend_entries(charts, any(panel.path is not None for panel in panels))
     lines = -(-len(entries) // _LEGEND_COLUMNS)
     legend = _LEGEND_LINE_IN * lines + 0.05
-    under = _BETWEEN_IN + _LINE_IN + _MEMORY_IN + _AXIS_IN if held is not None else 0.0
+    under = _BETWEEN_IN + TITLE_LINE_IN + _MEMORY_IN + _AXIS_IN if held is not None else 0.0
     height = sum(heads) + sum(band.total_in for band in bands) + sum(feet) + under + legend
     figure = Figure(figsize=(_WIDTH_IN, height), dpi=DPI, facecolor="white")
 
-    width = _WIDTH_IN - left - _RIGHT_IN
     top, coarse = height, False
-    for panel, title, head, band, foot in zip(panels, titles, heads, bands, feet, strict=True):
+    for panel, title, note, head, band, foot in zip(panels, titles, notes, heads, bands, feet, strict=True):
         top -= head + band.total_in
         axes = figure.add_axes((left / _WIDTH_IN, top / height, width / _WIDTH_IN, band.total_in / height))
         top -= foot
@@ -147,7 +146,7 @@ def _figure(panels: list[_Panel], compare: bool, held: Holdings | None) -> Figur
         coarse |= draw_panel(axes, panel.chart, band, scale, DPI)
         if panel.path is not None:
             draw_path(axes, panel.path, panel.chart, band, scale)
-        _head(axes, band, title, _note(panel, common))
+        _head(axes, band, title, note)
         if compare:
             mark_step_end(axes, panel.chart, scale, units.time_text(panel.chart.step_end_ps / units.PS_PER_S))
         _time_axis(axes, f"time ({unit})" if foot else "", own=panel.end_ps > common)
@@ -167,9 +166,20 @@ def _figure(panels: list[_Panel], compare: bool, held: Holdings | None) -> Figur
     return figure
 
 
+def _title(title: str, note: str, width_in: float) -> str:
+    """In lines; an empty one at the end where the note has no room beside it.
+
+    >>> _title("standard: step 3 s", "64 of 512 ranks shown", 10.0), _title("standard: step 3 s", "64 of 512 ranks shown", 2.0)
+    ('standard: step 3 s', 'standard: step 3 s\\n')
+    """
+    lines = title_lines(title, width_in)
+    taken_in = (len(lines[-1]) * TITLE_PT + len(note) * LABEL_PT) * EM / 72
+    return "\n".join(lines + [""] * (bool(note) and taken_in > width_in))
+
+
 def _head(axes: Axes, band: Bands, title: str, note: str) -> None:
     above = 1.0 + 0.06 / band.total_in
-    axes.text(0.0, above, title, transform=axes.transAxes, ha="left", va="bottom", fontsize=_TITLE_PT, color=INK,
+    axes.text(0.0, above, title, transform=axes.transAxes, ha="left", va="bottom", fontsize=TITLE_PT, color=INK,
               parse_math=False)  # fmt: skip
     axes.text(1.0, above, note, transform=axes.transAxes, ha="right", va="bottom", fontsize=LABEL_PT, color=FAINT_INK)
 

@@ -12,7 +12,7 @@ from clustersim.analysis.link_bins import LinkRow, busiest, link_bins, link_rows
 from clustersim.errors import InputError
 from clustersim.plots.files import DPI, checked, save
 from clustersim.plots.gantt import time_unit
-from clustersim.plots.panel import LABEL_PT
+from clustersim.plots.panel import LABEL_PT, TITLE_LINE_IN, TITLE_PT, title_lines
 from clustersim.plots.style import FAINT_INK, INK
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ BINS = 1_000
 COLOURS = "cividis"
 _WIDTH_IN, _RIGHT_IN, _TOP_IN, _BOTTOM_IN = 12.0, 1.0, 0.48, 0.5
 _ROW_IN, _GAP_IN, _LEAST_IN = 0.15, 0.2, 0.9
-_LABEL_PT, _TITLE_PT = 6.5, 10.0
+_LABEL_PT = 6.5
 _LONGEST = 44
 
 
@@ -64,10 +64,13 @@ def _figure(rows: list[LinkRow], percent: np.ndarray, window: tuple[int, int], t
     left = 0.2 + max(map(len, labels)) * 0.6 * _LABEL_PT / 72
     heights = [_ROW_IN * sum(row.kind == kind for row in rows) for kind in kinds]
     panels = max(sum(heights) + _GAP_IN * len(kinds), _LEAST_IN)
-    height, width = panels + _TOP_IN + _BOTTOM_IN, _WIDTH_IN - left - _RIGHT_IN
+    width = _WIDTH_IN - left - _RIGHT_IN
+    lines = title_lines(title, _WIDTH_IN - left)
+    top_in = _TOP_IN + TITLE_LINE_IN * (len(lines) - 1)
+    height = panels + top_in + _BOTTOM_IN
     figure = Figure(figsize=(_WIDTH_IN, height), dpi=DPI, facecolor="white")
     unit, unit_ps = time_unit(*window)
-    top = height - _TOP_IN
+    top = height - top_in
     for kind, tall in zip(kinds, heights, strict=True):
         mine = [place for place, row in enumerate(rows) if row.kind == kind]
         top -= _GAP_IN + tall
@@ -86,12 +89,12 @@ def _figure(rows: list[LinkRow], percent: np.ndarray, window: tuple[int, int], t
             side.set_visible(False)
     axes.set_xlabel(f"time ({unit})", fontsize=LABEL_PT + 2)
     tall = min(panels - _GAP_IN, 4.0)
-    place = (_WIDTH_IN - _RIGHT_IN + 0.25) / _WIDTH_IN, (height - _TOP_IN - _GAP_IN - tall) / height
+    place = (_WIDTH_IN - _RIGHT_IN + 0.25) / _WIDTH_IN, (height - top_in - _GAP_IN - tall) / height
     bar = figure.add_axes((*place, 0.15 / _WIDTH_IN, tall / height))
     figure.colorbar(image, cax=bar).set_label("utilization (%)", fontsize=LABEL_PT + 1)
     bar.tick_params(labelsize=LABEL_PT)
-    figure.text(left / _WIDTH_IN, 1 - 0.2 / height, title, fontsize=_TITLE_PT, color=INK, va="center", parse_math=False)
-    figure.text(left / _WIDTH_IN, 1 - 0.41 / height, _note(rows), fontsize=LABEL_PT, color=FAINT_INK, va="center")
+    figure.text(left / _WIDTH_IN, 1 - 0.1 / height, "\n".join(lines), fontsize=TITLE_PT, color=INK, va="top", parse_math=False)
+    figure.text(left / _WIDTH_IN, 1 - (top_in - 0.07) / height, _note(rows), fontsize=LABEL_PT, color=FAINT_INK, va="center")
     return figure
 
 

@@ -6,6 +6,7 @@ per row, so that neither the time to draw nor the size of the file grows with th
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,12 +23,23 @@ if TYPE_CHECKING:
 MAX_POLYGONS = 30_000
 MAX_NUMBERS = 1_200
 
+TITLE_PT, TITLE_LINE_IN = 10.0, 0.2
 LABEL_PT = 7.0
+EM = 0.62  # how wide a letter is, of its size; a little more than most
 COMMUNICATION_PT = 6.0
 _NUMBERS_PT = (7.0, 6.0, 5.0)
 _POLYGON_FROM_PX = 3.0
 _EDGE_PT = 0.4
 _BAND, _BOX, _STRIP, PATH, _LINE, _TEXT = range(1, 7)
+
+
+def title_lines(title: str, width_in: float) -> list[str]:
+    """A title of a picture in lines of about this width.
+
+    >>> title_lines("standard: x-32, pcie-ethernet", 1.5)
+    ['standard: x-32,', 'pcie-ethernet']
+    """
+    return textwrap.wrap(title, max(1, int(width_in * 72 / (EM * TITLE_PT)))) or [""]
 
 
 @dataclass(frozen=True)
@@ -171,8 +183,8 @@ def _label_rows(axes: Axes, chart: Chart, bands: Bands) -> None:
 
 
 def row_labels(chart: Chart, kept: list[int]) -> list[str]:
-    """``rank 0 compute`` for the first row of a rank, ``send`` for the others; only ``rank 0`` where all but compute is merged."""
-    if any(row.family == COMMUNICATION for row in chart.rows):
-        return [chart.rows[index].rank_label for index in kept]
+    """``rank 0 compute`` for the first row of a rank, ``send`` for the others; ``rank 0`` alone where all but compute is merged."""
+    merged = any(row.family == COMMUNICATION for row in chart.rows)
     firsts = {index for index, row in enumerate(chart.rows) if index == 0 or chart.rows[index - 1].rank != row.rank}
-    return [chart.rows[index].label if index in firsts else chart.rows[index].family for index in kept]
+    heads = [row.rank_label if merged else row.label for row in chart.rows]
+    return [heads[index] if index in firsts else chart.rows[index].family for index in kept]

@@ -12,9 +12,9 @@ import pandas as pd
 
 from clustersim.plots.files import save
 from clustersim.plots.style import FAINT_INK, INK, ink_on
-from clustersim.sweep.knee import Knee
-from clustersim.sweep.tornado import Bar
-from clustersim.sweep.vary import Field
+from clustersim.sweeps.knee import Knee
+from clustersim.sweeps.tornado import Bar
+from clustersim.sweeps.vary import Field
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +31,7 @@ METRICS = {
 }
 """The label of a figure of a step, and its unit in SI units. Any other is drawn under its own name."""
 
+_SHARES = ("overlap",)  # 0 to 100 %, never logarithmic
 MAX_LINES = 12
 _LOG_SPAN = 8  # axes over at least so many times are logarithmic
 # Okabe and Ito's colours. Lines that coincide differ in width and marker, so that the one on top leaves the other to be seen.
@@ -102,6 +103,7 @@ def heat_maps(frame: pd.DataFrame, fields: Sequence[Field], path: Path, *, metri
     def draw() -> Figure:
         from matplotlib.colors import LogNorm, Normalize
         from matplotlib.figure import Figure
+        from matplotlib.ticker import FuncFormatter
 
         values = frame[metric].astype(float) / unit
         norm = (LogNorm if _logarithmic(values.dropna()) else Normalize)(values.min(), values.max())
@@ -122,7 +124,7 @@ def heat_maps(frame: pd.DataFrame, fields: Sequence[Field], path: Path, *, metri
             axes.set_title(", ".join(_said(field, value) for field, value in zip(others, names, strict=True)), fontsize=10, loc="left")
         for axes in panels[len(groups) :]:
             axes.set_visible(False)
-        figure.colorbar(picture, ax=list(panels), label=label)
+        figure.colorbar(picture, ax=list(panels), label=label, format=FuncFormatter(_number))
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=INK)
         return figure
 
@@ -179,14 +181,16 @@ def _dress(axes: Axes, frame: pd.DataFrame, x: Field, metric: str) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     for axis, values, scale in ((axes.xaxis, frame[x.path], axes.set_xscale), (axes.yaxis, frame[metric].dropna(), axes.set_yscale)):
-        if _logarithmic(values.astype(float)):
+        if _logarithmic(values.astype(float)) and not (axis is axes.yaxis and metric in _SHARES):
             scale("log")
             wide = values.max() / values.min() > 100
             axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
             axis.set_minor_formatter(NullFormatter())
         axis.set_major_formatter(FuncFormatter(_number))
-    if axes.get_yscale() == "linear" and metric != "slowdown":
-        axes.set_ylim(bottom=0)
+    if metric in _SHARES:
+        axes.set_ylim(-3, 103)
+    elif axes.get_yscale() == "linear" and metric != "slowdown" and frame[metric].min() >= 0:
+        axes.set_ylim(0, 1.08 * axes.dataLim.y1 or None)
     axes.set_xlabel(_axis(x))
     axes.set_title(label_of(metric), fontsize=10, loc="left", color=INK)
     axes.grid(alpha=0.3)
@@ -240,4 +244,4 @@ def _said(field: Field, value: Any) -> str:
 
 
 def _number(value: float, _: int) -> str:
-    return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3g}"
+    return f"{value:.4g}" if abs(value) < 1e3 else f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.3g}"

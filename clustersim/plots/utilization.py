@@ -13,7 +13,7 @@ from clustersim.analysis.activity import COMPUTE, EXPOSED, IDLE
 from clustersim.analysis.answer_text import CAUSE_WORDS, FAMILY_WORDS, percent
 from clustersim.plots.files import DPI, checked, save
 from clustersim.plots.gantt import time_unit
-from clustersim.plots.panel import LABEL_PT
+from clustersim.plots.panel import LABEL_PT, TITLE_LINE_IN, TITLE_PT, title_lines
 from clustersim.plots.style import CAUSE_STYLES, FAINT_INK, INK, family_colour, style
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ _SIZE_IN = (12.0, 4.4)
 _LEFT_IN, _RIGHT_IN, _TOP_IN, _BOTTOM_IN = 0.75, 3.7, 0.4, 0.55
 _LEGEND_CHARACTERS = 42
 _LEAST = 0.001
-_TITLE_PT = 10.0
 
 
 def utilization_chart(edges: np.ndarray, shares: pd.DataFrame, path: str | Path, *, title: str, ranks: str) -> None:
@@ -58,9 +57,11 @@ def _figure(edges: np.ndarray, shares: pd.DataFrame, title: str, ranks: str) -> 
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    width, height = _SIZE_IN
-    figure = Figure(figsize=_SIZE_IN, dpi=DPI, facecolor="white")
-    size = (width - _LEFT_IN - _RIGHT_IN) / width, (height - _TOP_IN - _BOTTOM_IN) / height
+    lines = title_lines(title, _SIZE_IN[0] - _LEFT_IN)
+    top_in = _TOP_IN + TITLE_LINE_IN * (len(lines) - 1)
+    width, height = _SIZE_IN[0], _SIZE_IN[1] + top_in - _TOP_IN
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+    size = (width - _LEFT_IN - _RIGHT_IN) / width, (height - top_in - _BOTTOM_IN) / height
     axes = figure.add_axes((_LEFT_IN / width, _BOTTOM_IN / height, *size))
     unit, unit_ps = time_unit(int(edges[0]), int(edges[-1]))
     below, patches = np.zeros(len(edges)), []
@@ -82,7 +83,7 @@ def _figure(edges: np.ndarray, shares: pd.DataFrame, title: str, ranks: str) -> 
     axes.tick_params(labelsize=LABEL_PT + 1, color=FAINT_INK)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.set_title(title, loc="left", fontsize=_TITLE_PT, color=INK, parse_math=False)
+    axes.set_title("\n".join(lines), loc="left", fontsize=TITLE_PT, color=INK, parse_math=False)
     # From top to bottom as they are stacked.
     axes.legend(handles=patches[::-1], loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=LABEL_PT + 1, frameon=False,
                 borderaxespad=0.0, handlelength=2.2, handleheight=1.3, title="mean over the time shown:", title_fontsize=LABEL_PT,

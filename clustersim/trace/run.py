@@ -22,7 +22,9 @@ class Run:
 
     @property
     def title(self) -> str:
-        return str(self.data.manifest.get("title") or self.name)
+        """What ran, on one line."""
+        text = str(self.data.manifest.get("title") or self.name)
+        return "".join(c if c.isprintable() else " " for c in text)
 
     @property
     def gpu_memory_bytes(self) -> int | None:

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from clustersim.analysis.answer import analyze
-from clustersim.analysis.answer_links import link_use, utilization_during
+from clustersim.analysis.answer_links import kinds_used, link_use, read_loads, utilization_during
 from clustersim.analysis.answer_text import document, limits
-from clustersim.analysis.answer_window import run_window
+from clustersim.analysis.answer_window import given_facts, run_window
 from clustersim.analysis.diff import changes, difference, difference_document
 from clustersim.analysis.facts import TraceFacts
 from clustersim.analysis.intervals import union
@@ -135,6 +135,47 @@ def test_means_are_over_the_ranks_of_the_job():
     assert sum(figures["idle_s"].values()) == 3 and figures["bubble_of_total"] == 0.5
     assert figures["communication"][0]["compute_under_communication"] == 0
     assert [row["stands_for"] for row in figures["ranks"]] == [3, 1]
+    [row] = figures["collectives"]
+    assert (row["count"], row["time_s"], row["wait_s"]) == (4, 8, 12)
+    assert [(row["kind"], row["ops"], row["wait_s"], row["longest_wait_s"]) for row in figures["waits"]] == [("reduce", 4, 12, 4)]
+    assert figures["stragglers"] == [
+        {"rank": 1, "stands_for": 1, "compute_over_median": 2, "idle_of_others_s": 12, "waited_for_s": 12, "collectives": 1}
+    ]
+    assert figures["limits"] == (
+        "40 % of the step on the other ranks is waiting for rank 1, which computes 100 % longer than its peers (median) for the same work;"
+        " 50 % is compute"
+    )
+
+
+def test_a_late_rank_that_stands_for_others():
+    """Two of eight ranks compute 8 of 10 s, the others 4: those wait 6 x 4 s, which is 4 of 10 s on each of them."""
+    step = trace(
+        (0, "compute", "forward", 0, 4 * S, 0, ""), (1, "compute", "forward", 0, 8 * S, 0, ""),
+        (0, "data", "reduce", 8 * S, 10 * S, 4 * S, "0-1"), (1, "data", "reduce", 8 * S, 10 * S, 0, "0-1"),
+    )  # fmt: skip
+    figures = document(analyze(step, facts=TraceFacts(stands_for={0: 6, 1: 2})))
+    assert figures["limits"].startswith("40 % of the step on the other ranks is waiting for rank 1 (one of 2 alike), which computes 100 %")
+    [row] = figures["stragglers"]
+    assert (row["stands_for"], row["idle_of_others_s"], row["waited_for_s"], row["collectives"]) == (2, 24, 24, 2)
+
+
+def test_a_late_rank_beside_a_greater_loss():
+    """Measured: 12 and 17 of 20 us idle; rank 0 waits 5 us in its collective for rank 1, most of what is exposed."""
+    us = 10**6
+    step = trace(
+        (0, "7", "kernel", 0, us, 0, ""), (1, "7", "kernel", 0, us, 0, ""), (0, "7", "kernel", 19 * us, 20 * us, 0, ""),
+        (1, "7", "kernel", 19 * us, 20 * us, 0, ""), (0, "9", "all_reduce", us, 7 * us, 5 * us, "g"), (1, "9", "all_reduce", 6 * us, 7 * us, 0, "g"),
+    )  # fmt: skip
+    assert limits(analyze(step)) == (
+        "72 % of the trace is idle: nothing to do, and 25 % on the other ranks waiting for rank 1, which comes last to collectives; 10 % is compute"
+    )
+
+
+def test_a_measured_trace_without_sizes_and_groups():
+    step = trace((0, "7", "kernel", 0, 2, 0, ""), (0, "9", "all_reduce", 2, 6, 1, "g"))
+    bare = type(step)(step.ops[["rank", "stream", "kind", "start_ps", "end_ps"]], step.dependencies, step.links, step.memory)
+    [row] = document(analyze(bare))["collectives"]
+    assert (row["count"], row["bytes"], row["time_s"], row["algbw_bytes_s"]) == (1, None, 4e-12, None)
 
 
 def test_twice_the_same():
@@ -153,8 +194,28 @@ def test_what_changed():
     assert sum(row["change_s"] for row in difference_document(a, b)["changes"]) == -2
 
 
+def test_windows_are_not_said_to_be_fast_or_slow():
+    a, b = (analyze(reduction(6), window, facts=given_facts(window)) for window in ((0, 8 * S), (0, 6 * S)))
+    assert difference(a, b) == (
+        "the windows are 8 s of A and 6 s of B; most of all exposed gradient reduction went from 4 s to 2 s, 25 % of A"
+    )
+
+
+def test_sums_are_those_of_the_mean_step():
+    """Four reductions of two ranks in two steps: half of all that."""
+    step = trace(*((rank, "data", "reduce", at * S, (at + 2) * S, (1 - rank) * S, "0-1") for at in (1, 5, 9, 13) for rank in (0, 1)))
+    figures = document(analyze(step, facts=TraceFacts(steps=2)))
+    [row] = figures["collectives"]
+    assert (row["count"], row["time_s"], row["wait_s"], row["busbw_bytes_s"]) == (4, 8, 2, None)
+    [row] = figures["waits"]
+    assert (row["ops"], row["wait_s"], row["longest_wait_s"], row["transfer_s"]) == (4, 2, 1, 8)
+    [row] = figures["stragglers"]
+    assert (row["rank"], row["waited_for_s"], row["collectives"]) == (1, 2, 2)
+
+
 def test_a_window():
-    found = analyze(reduction(6), (3 * S, 5 * S), TOTALS)
+    found = analyze(reduction(6), (3 * S, 5 * S), TOTALS, given_facts((3 * S, 5 * S)))
+    assert limits(found) == "50 % of the window is exposed gradient reduction on network links at 97 % utilization; 50 % is compute"
     assert found.ranks[["compute_ps", "exposed_ps", "idle_ps"]].values.tolist() == [[S, S, 0]]
     path = document(found)["critical_path"]
     assert (path["by_kind_s"], path["length_s"], path["pieces"]) == ({"reduce": 2}, 2, 1)
@@ -174,6 +235,30 @@ def test_steps_follow_one_another():
 def test_links_without_a_known_capacity_are_left_out():
     links = pd.DataFrame({"link": ["x", "y"], "start_ps": [0, 0], "end_ps": [S, S], "rate_bytes_s": [50.0, 80.0]})
     assert link_use(links, TOTALS, (0, S))["link"].tolist() == ["x"]
-    assert utilization_during(links, TOTALS, union([0], [S])) == ("network", 0.5)
-    assert utilization_during(links, TOTALS, union([S], [2 * S])) is None
-    assert utilization_during(links, TOTALS, union([], [])) is None
+    loads = read_loads(links, TOTALS)
+    assert kinds_used(loads, union([0], [S])) == ["network"] and kinds_used(loads, union([S], [2 * S])) == []
+    assert utilization_during(loads, union([0], [S]), ["network"]) == ("network", 0.5)
+    assert utilization_during(loads, union([S], [2 * S]), ["network"]) is None
+    assert utilization_during(loads, union([], []), ["network"]) is None
+
+
+def test_a_kind_is_as_busy_as_its_busiest_link_at_each_time():
+    """Out for 4 s at 100 %, then back for 4 s at 60 %, while another link of the kind is at 10 %: 80 %."""
+    rows = [("out", 0, 4, 100.0), ("back", 4, 8, 60.0), ("idle", 0, 8, 10.0)]
+    links = pd.DataFrame(rows, columns=["link", "start_ps", "end_ps", "rate_bytes_s"])
+    totals = pd.DataFrame({"link": ["out", "back", "idle"], "kind": "pcie", "links": 1, "capacity_bytes_s": 100})
+    assert utilization_during(read_loads(links, totals), union([0], [8]), ["pcie"]) == ("pcie", pytest.approx(0.8))
+    assert utilization_during(read_loads(links, totals), union([3, 6], [5, 8]), ["pcie"]) == ("pcie", pytest.approx(0.7))
+
+
+def test_links_that_carry_another_kind_of_communication_are_not_named():
+    """Tensor traffic on NVLink at 20 %, a reduction beside the second half of it on the network at 97 %, then that alone for 1 s."""
+    step = trace(
+        (0, "compute", "forward", 0, S, 0, ""), (0, "tensor", "tensor", S, 9 * S, 0, "t"), (0, "data", "reduce", 5 * S, 10 * S, 0, "d")
+    )
+    rows = [("n", S, 9 * S, 20.0), ("x", 5 * S, 10 * S, 97.0)]
+    links = pd.DataFrame(rows, columns=["link", "start_ps", "end_ps", "rate_bytes_s"])
+    totals = pd.DataFrame({"link": ["n", "x"], "kind": ["nvlink", "network"], "links": 1, "capacity_bytes_s": 100})
+    found = analyze(type(step)(step.ops, step.dependencies, links, step.memory), None, totals)
+    assert limits(found) == "80 % of the step is exposed tensor-parallel communication on nvlink links at 20 % utilization; 10 % is compute"
+    assert found.limiting_links == {"tensor": ("nvlink", pytest.approx(0.2))}

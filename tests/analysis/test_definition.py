@@ -80,7 +80,7 @@ def test_damaged_tables_of_links_are_named(cli, tmp_path, table, column, value):
     damaged[column] = value
     damaged.to_parquet(path)
     done = cli("analyze", str(tmp_path / "run"), "--json")
-    assert done.status == 2 and f"{table}.parquet: {column} holds what is no number" in done.err
+    assert done.status == 2 and f"{table}.parquet: column {column}: expected numbers of at least " in done.err
 
 
 def test_sizes_that_no_tensor_has_are_no_sizes(cli, tmp_path):

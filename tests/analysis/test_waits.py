@@ -23,17 +23,26 @@ def test_a_collective_with_a_late_rank():
     rows = [(rank, "data", "reduce", 5 * S, 7 * S, wait * S, "0-2") for rank, wait in enumerate((4, 2, 0))]
     ops, joined = found(trace(*rows))
     assert joined.of_op.tolist() == [0, 0, 0] and joined.last.tolist() == [2]
-    row = collective_waits(ops, joined).iloc[0].to_dict()
+    row = collective_waits(ops, joined, np.ones(3, dtype=int)).iloc[0].to_dict()
     assert row == {
         "family": "data", "kind": "reduce", "ops": 3, "wait_s": 6, "longest_wait_s": 4, "transfer_s": 6, "contention_s": 0,
     }  # fmt: skip
-    assert stragglers(ops, joined).values.tolist() == [[0, 0, 0], [1, 0, 0], [2, 6, 1]]
+    assert stragglers(ops, joined, np.ones(3, dtype=int)).values.tolist() == [[0, 0, 0], [1, 0, 0], [2, 6, 1]]
+
+
+def test_a_wait_counts_for_all_ranks_that_it_was_simulated_for():
+    """The same, rank 0 for five and rank 2 for two of the job: 8 ops wait 5 x 4 + 2 and last 8 x 2; both ranks 2 come last."""
+    rows = [(rank, "data", "reduce", 5 * S, 7 * S, wait * S, "0-2") for rank, wait in enumerate((4, 2, 0))]
+    ops, joined = found(trace(*rows))
+    row = collective_waits(ops, joined, np.array([5, 1, 2])).iloc[0]
+    assert (row["ops"], row["wait_s"], row["longest_wait_s"], row["transfer_s"]) == (8, 22, 4, 16)
+    assert stragglers(ops, joined, np.array([5, 1, 2])).values.tolist() == [[0, 0, 0], [1, 0, 0], [2, 22, 2]]
 
 
 def test_send_and_receive_are_one_transfer_and_no_straggler():
     ops, joined = found(trace((0, "send:1", "send", 5, 7, 0, "0-1"), (1, "recv:0", "recv", 5, 7, 5, "0-1")))
     assert joined.of_op.tolist() == [0, 0]
-    assert (stragglers(ops, joined)["waited_for_s"] == 0).all()
+    assert (stragglers(ops, joined, np.ones(2, dtype=int))["waited_for_s"] == 0).all()
 
 
 def test_other_groups_are_other_collectives():
@@ -53,7 +62,7 @@ def test_measured_kernels_wait_inside():
     ops, joined = found(trace(*rows))
     assert joined.of_op.tolist() == [0, 0, 1]
     assert joined.begin.tolist() == [6, 12] and joined.last.tolist() == [1, 2]
-    assert collective_waits(ops, joined)["transfer_s"].sum() * S == 9  # 4 on each, and 1
+    assert collective_waits(ops, joined, np.ones(3, dtype=int))["transfer_s"].sum() * S == 9  # 4 on each, and 1
 
 
 def test_measured_kernels_that_never_met_are_not_one():

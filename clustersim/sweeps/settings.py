@@ -16,9 +16,9 @@ from clustersim import document, presets
 from clustersim.document import Document, Section, clipped, shown
 from clustersim.errors import InputError
 from clustersim.experiment import SHORT_FORMS, SWEEP_KEYS
-from clustersim.sweep.points import base_of
-from clustersim.sweep.run import Plan
-from clustersim.sweep.vary import EXAMPLE, Field, field_of, parse_field, split
+from clustersim.sweeps.points import base_of
+from clustersim.sweeps.run import Plan
+from clustersim.sweeps.vary import EXAMPLE, Field, field_of, parse_field, split
 
 METRIC = "step_time_s"
 TOLERANCE_PERCENT = 5.0
@@ -48,7 +48,8 @@ def read_plan(
     fields = {field.path: field for field in _of_file(read, section)}
     given = _given(vary)
     if len({field.path for field in given}) < len(given):
-        raise InputError(f"--vary: a path is given twice: {', '.join(field.path for field in given)}; allowed: once, with all of its values")
+        paths = ", ".join(field.path for field in given)
+        raise InputError(f"--vary: a path is given twice: {paths}; allowed: once, with all of its values")
     fields |= {field.path: field for field in given}
     if not fields and not tornado:
         raise InputError(f"--vary: nothing to vary; expected for example --vary {EXAMPLE}, or a section `sweep: {{vary: ...}}` in {path}")

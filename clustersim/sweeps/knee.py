@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clustersim.sweep.vary import Field, Point, Value, value_of
+from clustersim.sweeps.vary import Field, Point, Value, value_of
 
 INFINITE = value_of("1 EB/s")
 """A gigabyte takes a nanosecond: what is left of a transfer is its latency."""

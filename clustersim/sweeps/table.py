@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustersim.sweep.run import Sweep
+from clustersim.sweeps.run import Sweep
 from clustersim.trace.files import write_whole
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any
 from clustersim.cluster.spec import LINK_KINDS, Cluster
 from clustersim.errors import InputError
 from clustersim.experiment import Experiment
-from clustersim.sweep.knee import Evaluate
-from clustersim.sweep.vary import Value
+from clustersim.sweeps.knee import Evaluate
+from clustersim.sweeps.vary import Value
 from clustersim.units import PS_PER_S, bandwidth_text, time_text
 
 _MOST_TRUNKS = 1000  # of many links between switches the first stand for all

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clustersim.errors import InputError
-from clustersim.sweep.points import FAILED
+from clustersim.sweeps.points import FAILED
 
 FILE = "points.jsonl"
 

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from clustersim.document import clipped
 from clustersim.errors import InputError
 from clustersim.experiment import parse
-from clustersim.sweep.knee import INFINITE, Evaluate, Knee, find_knees
-from clustersim.sweep.points import Assignments, Base, key, strategy_of
-from clustersim.sweep.store import Store
-from clustersim.sweep.tornado import Bar, tornado
-from clustersim.sweep.vary import Field, Point, combined
+from clustersim.sweeps.knee import INFINITE, Evaluate, Knee, find_knees
+from clustersim.sweeps.points import Assignments, Base, key, strategy_of
+from clustersim.sweeps.store import Store
+from clustersim.sweeps.tornado import Bar, tornado
+from clustersim.sweeps.vary import Field, Point, combined
 
 Progress = Callable[[int, int], None]
 """Points done, and points known to be needed so far."""
@@ -46,7 +46,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Sweep:
-    """``points`` in the order of the grid, with a row each (:func:`clustersim.sweep.points.solve`).
+    """``points`` in the order of the grid, with a row each (:func:`clustersim.sweeps.points.solve`).
 
     ``slowdowns``: the step time over that with every varied bandwidth infinite, None where there is none; ``strategies`` by
     point. ``bars`` is None where no tornado was asked for.
@@ -64,10 +64,10 @@ class Sweep:
 def workers(base: Base, jobs: int | None = None, dask: str | None = None) -> AbstractContextManager[Workers]:
     """``jobs`` processes on this machine, by default one a core; or the workers of the Dask scheduler at the address ``dask``."""
     if dask is None:
-        from clustersim.sweep.pool import Processes
+        from clustersim.sweeps.pool import Processes
 
         return Processes(base, jobs or os.cpu_count() or 1)
-    from clustersim.sweep.on_dask import DaskWorkers
+    from clustersim.sweeps.on_dask import DaskWorkers
 
     return DaskWorkers(base, dask)
 

@@ -5,6 +5,8 @@
 ('Gb/s', [('10 Gb/s', 1250000000), ('100 Gb/s', 12500000000), ('1000 Gb/s', 125000000000)])
 >>> [value.text for value in parse_field("parallel.tensor=1..8,16").values]
 ['1', '2', '4', '8', '16']
+>>> [value.text for value in parse_field("network.latency=1..4,9us").values]
+['1 us', '2 us', '4 us', '9us']
 >>> len(combined([field, parse_field("strategy.name=standard,mpp")])), len(combined([field, field], zipped=True))
 (6, 3)
 """
@@ -29,6 +31,7 @@ _DIGITS = 6  # of a value inside a range, as it is written into the experiment
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
 _RANGE = re.compile(rf"({_NUMBER})\s*([^\s.\d][^\s.]*)?\s*\.\.\s*({_NUMBER})\s*([^\s.:\d][^\s.:]*)?(?::(lin|log)([0-9]{{1,5}}))?")
 _QUANTITY = re.compile(rf"({_NUMBER})\s*(\S*)")
+_BARE = re.compile(rf"{_NUMBER}(?:\s*\.\.\s*{_NUMBER})?")
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 
 
@@ -89,7 +92,7 @@ Point = Mapping[str, Value]
 def parse_field(text: str, option: str = "--vary") -> Field:
     """``PATH=VALUES``: a list with commas, of single values and ranges.
 
-    ``a..b`` doubles from a to b, ``a..b:lin5`` and ``a..b:log8`` take so many values at equal steps or equal ratios; between
+    Numbers without a unit have that of the last value. ``a..b`` doubles from a to b, ``a..b:lin5`` and ``a..b:log8`` take so many values at equal steps or equal ratios; between
     whole numbers they are whole. Commas inside brackets and quotes do not separate. InputError for what cannot be read.
     """
     place = f"{option} {clipped(text)}"
@@ -104,15 +107,21 @@ def field_of(path: str, parts: Sequence[str], place: str) -> Field:
     """A field from the texts of its values and ranges; the same value twice counts once."""
     if not parts or not all(path.split(".")):
         raise InputError(f"{place}: expected a path and at least one value, for example {EXAMPLE}")
-    values = [value for part in parts for value in _values(part.strip(), place)]
+    parts = [part.strip() for part in parts]
+    unit = _unit(parts[-1])
+    values = [value for part in parts for value in _values(f"{part} {unit}".strip() if _BARE.fullmatch(part) else part, place)]
     if len(values) > _MAX_VALUES:
         raise InputError(f"{place}: {len(values):,} values; allowed: at most {_MAX_VALUES:,}")
     dimensions = {dimension_of(value.text) for value in values}
     if len(dimensions) > 1 and dimensions & set(units.EXAMPLES):
         raise InputError(f"{place}: the values are not all of one sort; allowed: each with a unit of the same kind, for example {EXAMPLE}")
-    match = _QUANTITY.fullmatch(values[0].text)
-    unit = match[2] if match and dimensions <= set(units.EXAMPLES) else ""
-    return Field(path, tuple({value.text: value for value in values}.values()), unit)
+    return Field(path, tuple({value.text: value for value in values}.values()), _unit(values[0].text))
+
+
+def _unit(text: str) -> str:
+    """Of a quantity, or of a range of them; ``""`` without any."""
+    match = _QUANTITY.fullmatch(text.rpartition("..")[2].partition(":")[0].strip())
+    return match[2] if match and dimension_of(f"1 {match[2]}") else ""
 
 
 def combined(fields: Sequence[Field], zipped: bool = False) -> list[dict[str, Value]]:

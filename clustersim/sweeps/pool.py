@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from clustersim.sweep.points import Assignments, Base, failed, solve
+from clustersim.sweeps.points import Assignments, Base, failed, solve
 
 # A fork has all modules loaded and the base in its memory. Where that is not safe to do, a new interpreter reads them.
 _CONTEXT = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")

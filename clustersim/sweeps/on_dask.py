@@ -7,7 +7,7 @@ from typing import Any
 
 from clustersim.document import clipped
 from clustersim.errors import InputError
-from clustersim.sweep.points import Assignments, Base, failed, solve
+from clustersim.sweeps.points import Assignments, Base, failed, solve
 
 _PATIENCE_S = 10
 
@@ -15,7 +15,7 @@ _PATIENCE_S = 10
 class DaskWorkers:
     """The workers behind a scheduler's ``address``, each with clustersim installed and the experiment's files at the same place.
 
-    InputError when dask is not installed or nobody answers. Use as a context, as :class:`clustersim.sweep.pool.Processes`.
+    InputError when dask is not installed or nobody answers. Use as a context, as :class:`clustersim.sweeps.pool.Processes`.
     """
 
     def __init__(self, base: Base, address: str) -> None:
