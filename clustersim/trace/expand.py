@@ -1,0 +1,54 @@
+"""Ranks of a folded run that were not simulated themselves, told by those that stand for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from clustersim.trace.trace import Trace
+
+
+def expanded(trace: Trace, ranks: pd.DataFrame, wanted: Sequence[int]) -> Trace:
+    """The ops and memory of these ranks of the job, simulated or not. ``ranks``: rank, simulated_as, for every rank of the job.
+
+    Ops that a rank was not simulated for have numbers and peers of their own; their group is that of the ops they are told by, as are
+    the links. Dependencies on ranks that are not wanted are left out. KeyError for a rank that the job has not.
+
+    >>> ops = pd.DataFrame({"op": [0, 1], "rank": [0, 1], "peer": [1, 0], "start_ps": [0, 5]})
+    >>> trace = Trace(ops, pd.DataFrame({"op": [1], "on": [0]}), pd.DataFrame(), pd.DataFrame({"rank": [], "time_ps": []}))
+    >>> ranks = pd.DataFrame({"rank": [0, 1, 2, 3], "simulated_as": [0, 1, 0, 1]})
+    >>> found = expanded(trace, ranks, [2, 3])
+    >>> found.ops.values.tolist(), found.dependencies.values.tolist()
+    ([[2, 2, 3, 0], [3, 3, 2, 5]], [[3, 2]])
+    """
+    stands = ranks.sort_values("rank").reset_index(drop=True)
+    # Copies that one stands for are in the same order on every pipeline rank: the k-th there is of the k-th here.
+    turn = stands.groupby("simulated_as").cumcount().to_numpy()
+    rank_of = {pair: rank for pair, rank in zip(zip(stands["simulated_as"].tolist(), turn.tolist()), stands["rank"].tolist(), strict=True)}
+    told_by = dict(zip(stands["rank"].tolist(), zip(stands["simulated_as"].tolist(), turn.tolist(), strict=True), strict=True))
+    step = int(trace.ops["op"].max()) + 1 if len(trace.ops) else 1
+    ops, memory = [], []
+    by_rank = trace.ops.groupby("rank", sort=False).indices
+    memory_of = trace.memory.groupby("rank", sort=False).indices
+    for rank in dict.fromkeys(wanted):
+        simulated, copy = told_by[rank]
+        mine = trace.ops.iloc[by_rank.get(simulated, [])]
+        peers = [rank_of.get((peer, copy), peer) for peer in mine["peer"].tolist()]
+        ops.append(mine.assign(op=mine["op"] + copy * step, rank=rank, peer=np.array(peers, dtype=mine["peer"].dtype)))
+        memory.append(trace.memory.iloc[memory_of.get(simulated, [])].assign(rank=rank))
+    table = pd.concat(ops, ignore_index=True).astype({"rank": trace.ops["rank"].dtype})
+    held = pd.concat(memory, ignore_index=True).astype({"rank": trace.memory["rank"].dtype})
+    return replace(trace, ops=table, memory=held, dependencies=_dependencies(trace.dependencies, table["op"].to_numpy(), step))
+
+
+def _dependencies(dependencies: pd.DataFrame, numbers: np.ndarray, step: int) -> pd.DataFrame:
+    """For each copy among the ops ``numbers`` those with both ends there."""
+    found = []
+    for copy in np.unique(numbers // step).tolist():
+        here = numbers[numbers // step == copy] - copy * step
+        both = dependencies["op"].isin(here) & dependencies["on"].isin(here)
+        found.append(dependencies[both] + copy * step)
+    return pd.concat(found, ignore_index=True) if found else dependencies.iloc[:0]
