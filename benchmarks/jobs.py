@@ -92,7 +92,7 @@ model: {layers: 96, hidden: 4096, heads: 32}
 cluster: dgx-a100
 parallel: {pipeline: 8, data: 512}
 strategy: {name: standard, order: gpipe}
-batch: {global: 8192, micro: 1, sequence: 2048}
+batch: {global: 30720, micro: 1, sequence: 2048}
 recompute: full
 collectives: ring
 """

@@ -52,7 +52,7 @@ _CLUSTER = "the name of a cluster or a path to a topology file"
 _PEAK = "peak"
 
 MAX_LAYER_PASSES = 200_000
-MAX_UNFOLDED_PASSES = 2_000_000
+MAX_UNFOLDED_PASSES = 5_000_000
 """One layer and micro-batch each; a pass is 4 to 16 ops, and a million ops take some 20 s and 1 GB."""
 
 

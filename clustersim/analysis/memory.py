@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from clustersim.program.kinds import MEMORY
@@ -22,8 +23,17 @@ def timeline(memory: pd.DataFrame, rank: int) -> pd.DataFrame:
 
 def peaks(memory: pd.DataFrame) -> dict[int, int]:
     """By rank, the most bytes held at a time: what is freed at an instant is gone before anything is added."""
-    at_once = memory.groupby(["rank", "time_ps"], sort=True)["bytes"].sum()
-    return {int(rank): int(held.cumsum().max()) for rank, held in at_once.groupby(level="rank")}
+    if not len(memory):
+        return {}
+    rank, time = memory["rank"].to_numpy(), memory["time_ps"].to_numpy()
+    order = np.lexsort((time, rank))
+    rank, time = rank[order], time[order]
+    held = np.cumsum(memory["bytes"].to_numpy()[order])
+    heads = np.flatnonzero(np.append(True, rank[1:] != rank[:-1]))
+    before = np.repeat(np.append(0, held[heads[1:] - 1]), np.diff(np.append(heads, len(rank))))
+    settled = np.append((rank[1:] != rank[:-1]) | (time[1:] != time[:-1]), True)  # the last change of an instant
+    most = np.maximum.reduceat(np.where(settled, held - before, np.iinfo(np.int64).min), heads)
+    return dict(zip(rank[heads].tolist(), most.tolist(), strict=True))
 
 
 def peak_times(memory: pd.DataFrame) -> dict[int, tuple[int, int]]:

@@ -44,7 +44,8 @@ def _waits(program: Program, ended: list[bool], arrived: list[bool]) -> dict[int
             waits[op].append(on)
     for stream in program.streams:
         if stream.in_order:
-            for before, op in zip(stream.ops, stream.ops[1:], strict=False):
+            in_row = stream.ops.tolist()
+            for before, op in zip(in_row, in_row[1:], strict=False):
                 if not ended[before]:
                     waits[op].append(before)
     members: dict[int, list[int]] = defaultdict(list)

@@ -153,6 +153,7 @@ class Network:
         ]
         self._latencies_ps = [phase.latency_ps for phase in phases]
         self._joined = 0
+        self._known: dict[tuple, list[tuple[int, int]]] = {}
         self._unsettled: dict[Bundle, None] = {}  # bundles whose links have gained or lost a flow at this instant
 
     def send(self, phase: int, done: Signal) -> None:
@@ -247,8 +248,7 @@ class Network:
         while new:
             contested += [self._contested(bundle, left) for bundle in new]
             found.update(dict.fromkeys(new, (0, -1)))
-            rates = shares(contested, left, [bundle.way.alone for bundle in found])
-            found = dict(zip(found, rates, strict=True))
+            found = dict(zip(found, self._shares(found, contested, left), strict=True))
             new = self._no_longer_fair(found, contested, left)
         for bundle in sorted(found, key=_number):
             rate, slowest = found[bundle]
@@ -259,6 +259,18 @@ class Network:
                     self._limit(bundle, slowest)
                 if bundle.ends[0][2] is not bundle.expected:
                     self._expect(bundle)
+
+    def _shares(
+        self, found: dict[Bundle, tuple[int, int]], contested: list[list[Crossing]], left: dict[int, int]
+    ) -> list[tuple[int, int]]:
+        """:func:`clustersim.engine.sharing.shares`; what comes again, as most does in a step of many micro-batches, is looked up."""
+        key = (*((bundle.number, bundle.count) for bundle in found), *left.items())
+        rates = self._known.get(key)
+        if rates is None:
+            if len(self._known) > _MOST_KNOWN:
+                self._known.clear()
+            rates = self._known[key] = shares(contested, left, [bundle.way.alone for bundle in found])
+        return rates
 
     def _contested(self, bundle: Bundle, left: dict[int, int]) -> list[Crossing]:
         """The uses of links that can hold up the bundle, which gives back what it takes of them."""
@@ -340,6 +352,7 @@ class Network:
 
 
 _ROUNDING = 64  # rate units for each connection, of which a part may be a small one
+_MOST_KNOWN = 20_000  # shares that are kept, some hundred bytes each
 _FEW = 16  # completions that are not worth tidying up
 
 

@@ -45,14 +45,14 @@ def find_runs(program: Program) -> Runs:
     >>> ints = lambda *values: np.array(values, dtype=np.int64)
     >>> zero = ints(0, 0, 0)
     >>> program = Program(zero, zero, zero, zero, zero, zero, zero, ints(3, 4, 5), zero, zero, zero - 1, zero - 1, ints(), ints(), ints(),
-    ...                   (), (), (Stream(0, "compute", True, (0, 1, 2)),), Links((), (), (), ()), ints(0))
+    ...                   (), (), (Stream(0, "compute", True, ints(0, 1, 2)),), Links((), (), (), ()), ints(0))
     >>> runs = find_runs(program)
     >>> runs.duration_ps, runs.offset_ps
     (array([12]), array([0, 3, 7]))
     """
     ops = program.ops
     sizes = np.array([len(stream.ops) for stream in program.streams], dtype=np.int64)
-    in_row = np.array([op for stream in program.streams for op in stream.ops], dtype=np.int64)
+    in_row = np.concatenate([np.zeros(0, dtype=np.int64), *(stream.ops for stream in program.streams)])
     stream_at = np.repeat(np.arange(len(sizes)), sizes)
     in_order_at = np.array([stream.in_order for stream in program.streams], dtype=bool)[stream_at]
     place = np.empty(ops, dtype=np.int64)

@@ -5,7 +5,7 @@
 >>> ints = lambda *values: np.array(values, dtype=np.int64)
 >>> zero = ints(0, 0)
 >>> program = Program(zero, zero, zero, zero, zero, zero, zero, ints(3, 4), zero, zero, zero - 1, zero - 1, ints(), ints(), ints(),
-...                   (), (), (Stream(0, "compute", True, (0, 1)),), Links((), (), (), ()), ints(0))
+...                   (), (), (Stream(0, "compute", True, ints(0, 1)),), Links((), (), (), ()), ints(0))
 >>> simulate(program).end_ps
 array([3, 7])
 """

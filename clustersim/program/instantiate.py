@@ -56,7 +56,7 @@ def instantiate(
         return np.tile(np.array(column, dtype=dtype), copies)
 
     program = Program(
-        rank=rank_of[:, np.array(template.pipeline)].ravel(),
+        rank=rank_of[:, np.array(template.pipeline)].ravel().astype(np.int32),
         stream=stream_of,
         kind=repeated(template.kind, np.int16),
         part=repeated(template.part, np.int16),
@@ -66,7 +66,7 @@ def instantiate(
         duration_ps=repeated(template.duration_ps, np.int64),
         bytes=np.tile(_sent(template, exchanges, place_of, site), copies),
         flops=repeated(template.flops, np.float64),
-        peer=np.where(peer < 0, -1, rank_of[:, np.maximum(peer, 0)]).ravel(),
+        peer=np.where(peer < 0, -1, rank_of[:, np.maximum(peer, 0)]).ravel().astype(np.int32),
         activity=activity,
         dependency_op=(dependencies[:, 0] + shift).ravel(),
         dependency_on=(dependencies[:, 1] + shift).ravel(),
@@ -149,7 +149,7 @@ def _activities(
     keys = np.arange(len(of_activity)) * (int(group_of.max(initial=0)) + 1) + group_of[:, of_activity]
     _, first, number_of = np.unique(keys, return_index=True, return_inverse=True)
     local = np.array(template.activity, dtype=np.int64)
-    activity = np.full((len(copies), len(local)), -1, dtype=np.int64)
+    activity = np.full((len(copies), len(local)), -1, dtype=np.int32)
     activity[:, local >= 0] = number_of.reshape(keys.shape)[:, local[local >= 0]]
     return activity.ravel(), transfer_of[:, of_activity].ravel()[first], tuple(moves.transfers), tuple(moves.phases)
 
@@ -272,10 +272,10 @@ def _streams(template: Template, rank_of: np.ndarray) -> tuple[tuple[Stream, ...
     for copy, ranks in enumerate(rank_of.tolist()):
         for (pipeline, name, peer), members in template.streams.items():
             full_name = f"{name}:{ranks[peer]}" if peer >= 0 else name
-            numbers = (np.array(members, dtype=np.int64) + copy * ops).tolist()
-            streams.append(Stream(ranks[pipeline], full_name, name not in _READINESS_ORDERED, tuple(numbers)))
+            numbers = np.array(members, dtype=np.int64) + copy * ops
+            streams.append(Stream(ranks[pipeline], full_name, name not in _READINESS_ORDERED, numbers))
     streams.sort(key=lambda stream: (stream.rank, stream.name))
-    stream_of = np.zeros(ops * len(rank_of), dtype=np.int64)
+    stream_of = np.zeros(ops * len(rank_of), dtype=np.int32)
     for position, stream in enumerate(streams):
-        stream_of[np.array(stream.ops)] = position
+        stream_of[stream.ops] = position
     return tuple(streams), stream_of

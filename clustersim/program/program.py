@@ -56,7 +56,7 @@ class Stream(NamedTuple):
     rank: int
     name: str
     in_order: bool
-    ops: tuple[int, ...]
+    ops: np.ndarray
 
 
 @dataclass(frozen=True)

@@ -64,19 +64,21 @@ def from_outcome(program: Program, outcome: Outcome) -> Trace:
 def _memory(held: Memory, outcome: Outcome) -> pd.DataFrame:
     """A row per rank, instant and kind that changes then. What is freed at an instant comes before what is added: no sum is too high."""
     freed = held.end >= 0
-    changes = pd.DataFrame(
-        {
-            "rank": np.concatenate([held.rank, held.rank[freed]]).astype(np.int32),
-            "time_ps": np.concatenate([np.where(held.begin < 0, 0, outcome.start_ps[held.begin]), outcome.end_ps[held.end[freed]]]),
-            "bytes": np.concatenate([held.bytes, -held.bytes[freed]]),
-            "what": np.concatenate([held.what, held.what[freed]]),
-        }
-    )
-    table = changes.groupby(["rank", "time_ps", "what"], as_index=False)["bytes"].sum()
-    table = table[table["bytes"] != 0]
-    table = table.iloc[np.lexsort([table["what"], table["bytes"] > 0, table["time_ps"], table["rank"]])]
-    what = pd.Categorical.from_codes(table["what"], list(MEMORY))
-    return table[["rank", "time_ps", "bytes"]].assign(what=what).reset_index(drop=True)
+    rank = np.concatenate([held.rank, held.rank[freed]]).astype(np.int32)
+    time = np.concatenate([np.where(held.begin < 0, 0, outcome.start_ps[held.begin]), outcome.end_ps[held.end[freed]]])
+    what = np.concatenate([held.what, held.what[freed]]).astype(np.int8)
+    order = np.lexsort((what, time, rank))
+    rank, time, what = rank[order], time[order], what[order]
+    size = np.concatenate([held.bytes, -held.bytes[freed]])[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (rank[1:] != rank[:-1]) | (time[1:] != time[:-1]) | (what[1:] != what[:-1])
+    heads = np.flatnonzero(new)
+    size = np.add.reduceat(size, heads) if len(heads) else size
+    heads, size = heads[size != 0], size[size != 0]
+    rank, time, what = rank[heads], time[heads], what[heads]
+    order = np.lexsort((what, size > 0, time, rank))
+    kind = pd.Categorical.from_codes(what[order], list(MEMORY))
+    return pd.DataFrame({"rank": rank[order], "time_ps": time[order], "bytes": size[order], "what": kind})
 
 
 def _groups(program: Program) -> tuple[list[str], np.ndarray]:

@@ -26,7 +26,7 @@ def send_and_reduction(send_link, reduce_link):
         micro_batch=zero, duration_ps=zero, bytes=zero, flops=zero, peer=zero - 1, activity=np.array([0, 1]),
         dependency_op=none, dependency_on=none, activity_transfer=np.array([0, 1]),
         transfers=(Transfer("send", (0,)), Transfer("reduce", (1,))), phases=phases,
-        streams=(Stream(0, "data", False, (1,)), Stream(0, "send:1", True, (0,))),
+        streams=(Stream(0, "data", False, np.array([1])), Stream(0, "send:1", True, np.array([0]))),
         links=Links(("nic0", "nic1"), ("network",) * 2, (10 * GB,) * 2, (1, 1)), simulated_as=np.array([0]),
     )  # fmt: skip
     return simulate(program).end_ps.tolist()

@@ -10,6 +10,10 @@ from clustersim.program.program import Links, Phase, Program, Stream, Transfer
 from tests.helpers import simulated, unit_cost
 
 
+def stream(rank, name, in_order, ops):
+    return Stream(rank, name, in_order, np.array(ops, dtype=np.int64))
+
+
 def program(ops, streams, dependencies=(), fixed_ps=()):
     """Ops are (rank, kind, duration_ps, activity); activities last as long as ``fixed_ps`` says."""
     rank, kind, duration, activity = (np.array(column, dtype=np.int64) for column in zip(*ops, strict=True))
@@ -30,7 +34,7 @@ F, REDUCE = KIND_CODE["forward"], KIND_CODE["reduce"]
 
 def test_a_stream_runs_in_order_and_an_op_waits_for_its_dependencies():
     ops = [(0, F, 5, -1), (0, F, 1, -1), (1, F, 2, -1)]
-    streams = [Stream(0, "compute", True, (0, 1)), Stream(1, "compute", True, (2,))]
+    streams = [stream(0, "compute", True, (0, 1)), stream(1, "compute", True, (2,))]
     outcome = simulate(program(ops, streams, dependencies=[(2, 0)]))
     assert outcome.start_ps.tolist() == [0, 5, 5]
     assert outcome.end_ps.tolist() == [5, 6, 7]
@@ -39,8 +43,8 @@ def test_a_stream_runs_in_order_and_an_op_waits_for_its_dependencies():
 def test_a_collective_starts_with_its_last_member_and_the_wait_is_told():
     ops = [(0, F, 3, -1), (0, REDUCE, 0, 0), (1, F, 10, -1), (1, REDUCE, 0, 0)]
     streams = [
-        Stream(0, "compute", True, (0,)), Stream(0, "data", False, (1,)),
-        Stream(1, "compute", True, (2,)), Stream(1, "data", False, (3,)),
+        stream(0, "compute", True, (0,)), stream(0, "data", False, (1,)),
+        stream(1, "compute", True, (2,)), stream(1, "data", False, (3,)),
     ]  # fmt: skip
     outcome = simulate(program(ops, streams, [(1, 0), (3, 2)], [4]))
     assert outcome.start_ps.tolist() == [0, 10, 0, 10]
@@ -53,8 +57,8 @@ def test_collectives_that_become_possible_in_different_orders_on_two_ranks_do_no
     ops = [(0, F, 1, -1), (0, F, 1, -1), (0, REDUCE, 0, 0), (0, REDUCE, 0, 1)]
     ops += [(1, F, 1, -1), (1, F, 1, -1), (1, REDUCE, 0, 1), (1, REDUCE, 0, 0)]
     streams = [
-        Stream(0, "compute", True, (0, 1)), Stream(0, "data", False, (2, 3)),
-        Stream(1, "compute", True, (4, 5)), Stream(1, "data", False, (6, 7)),
+        stream(0, "compute", True, (0, 1)), stream(0, "data", False, (2, 3)),
+        stream(1, "compute", True, (4, 5)), stream(1, "data", False, (6, 7)),
     ]  # fmt: skip
     waits = [(2, 0), (3, 1), (6, 4), (7, 5)]
     outcome = simulate(program(ops, streams, waits, [5, 5]))
@@ -63,7 +67,7 @@ def test_collectives_that_become_possible_in_different_orders_on_two_ranks_do_no
 
 def test_deadlock_names_the_cycle():
     ops = [(0, F, 1, -1), (0, F, 1, -1), (1, F, 1, -1), (1, F, 1, -1)]
-    streams = [Stream(0, "compute", True, (0, 1)), Stream(1, "compute", True, (2, 3))]
+    streams = [stream(0, "compute", True, (0, 1)), stream(1, "compute", True, (2, 3))]
     with pytest.raises(DeadlockError) as error:
         simulate(program(ops, streams, dependencies=[(0, 3), (2, 1)]))
     text = str(error.value)
@@ -76,7 +80,7 @@ def test_deadlock_names_the_cycle():
 def test_deadlock_over_the_order_of_sends():
     # Two in-order streams enter two activities in opposite orders.
     ops = [(0, REDUCE, 0, 0), (0, REDUCE, 0, 1), (1, REDUCE, 0, 1), (1, REDUCE, 0, 0)]
-    streams = [Stream(0, "tensor", True, (0, 1)), Stream(1, "tensor", True, (2, 3))]
+    streams = [stream(0, "tensor", True, (0, 1)), stream(1, "tensor", True, (2, 3))]
     with pytest.raises(DeadlockError, match="rank 0 reduce .* waits for rank 1 reduce"):
         simulate(program(ops, streams, fixed_ps=[1, 1]))
 

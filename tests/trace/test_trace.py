@@ -2,8 +2,10 @@
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pandas as pd
@@ -94,6 +96,24 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         write_whole(tmp_path / "ops.parquet", lambda path: (path.write_text("half"), (_ for _ in ()).throw(KeyboardInterrupt)))
     assert os.listdir(tmp_path) == []
+
+
+def test_a_file_that_is_ended_in_the_middle_is_removed(tmp_path):
+    def ended(path):
+        path.write_text("half")
+        signal.raise_signal(signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "ops.parquet", ended)
+    assert os.listdir(tmp_path) == [] and signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_thread_that_cannot_take_signals_writes_too(tmp_path):
+    writer = threading.Thread(target=write_whole, args=(tmp_path / "a", lambda path: path.write_text("whole")))
+    writer.start()
+    writer.join()
+    assert (tmp_path / "a").read_text() == "whole"
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not parquet"])
