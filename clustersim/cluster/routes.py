@@ -7,15 +7,13 @@ Equal-cost shortest paths share a flow evenly, split hop by hop, which is what p
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from clustersim.cluster.links import Link
-
-if TYPE_CHECKING:
-    import networkx
 
 ONE = Fraction(1)
 ROUTINGS = ("spread", "ecmp")
@@ -123,7 +121,9 @@ class Paths:
         self._out: dict[str, list[tuple[str, int]]] = {}
         for number, link in enumerate(links):
             self._out.setdefault(link.source, []).append((link.target, number))
-        self._graph: networkx.DiGraph | None = None
+        self._into: dict[str, list[tuple[str, int]]] = {}
+        for number, link in enumerate(links):
+            self._into.setdefault(link.target, []).append((link.source, number))
         self._distances: dict[str, dict[str, int]] = {}
 
     def route(self, source: str, target: str, pick: Pick | None = None) -> Route | None:
@@ -145,19 +145,23 @@ class Paths:
     def distances(self, target: str) -> dict[str, int]:
         """The cost from each device that reaches ``target``."""
         if target not in self._distances:
-            import networkx
-
-            if self._graph is None:
-                self._graph = networkx.DiGraph()
-                for link, cost in zip(self._links, self._cost, strict=True):
-                    self._graph.add_edge(link.target, link.source, cost=cost)  # backwards, from the target
-
-            def cost(at: str, _: str, edge: dict[str, int]) -> int | None:
-                return edge["cost"] if at == target or at not in self._ends else None
-
-            found = networkx.single_source_dijkstra_path_length(self._graph, target, weight=cost) if target in self._graph else {}
-            self._distances[target] = found
+            self._distances[target] = self._backwards(target)
         return self._distances[target]
+
+    def _backwards(self, target: str) -> dict[str, int]:
+        """Dijkstra's algorithm against the direction of the links; networkx has it too, but takes longer to import than this to run."""
+        found: dict[str, int] = {}
+        waiting = [(0, target)]
+        while waiting:
+            distance, at = heapq.heappop(waiting)
+            if at in found:
+                continue
+            found[at] = distance
+            if at == target or at not in self._ends:
+                for before, link in self._into.get(at, ()):
+                    if before not in found:
+                        heapq.heappush(waiting, (distance + self._cost[link], before))
+        return found
 
     def reached(self, source: str) -> frozenset[str]:
         """All devices to which a path leads from ``source``."""
