@@ -44,19 +44,19 @@ def exact_times(imported: Imported, window: str = "file") -> pd.DataFrame:
     launched in it (column ``step``). Busy is any device event, memory the copies, non-compute what is busy without compute.
     """
     ops = imported.trace.ops
-    rank, launch = ops["rank"].to_numpy(), imported.launches["launch_ps"].to_numpy()
+    rank = ops["rank"].to_numpy()
     columns = ops["start_ps"].to_numpy(), ops["end_ps"].to_numpy(), _parts(ops["kind"])
     rows = []
     for number, one in imported.files.items():
-        mine = rank == number
+        mine = slice(*np.searchsorted(rank, [number, number + 1]))  # ops are sorted by rank
         if window == "steps":
             steps = imported.steps[imported.steps["rank"] == number]
             for name, begin, end in zip(steps["name"], steps["start_ps"], steps["end_ps"], strict=True):
                 inside = launched(imported, number, begin, end)
                 rows.append({"rank": number, "step": name} | _times(*(column[inside] for column in columns)))
             continue
-        inside = mine & _exact_window(imported, number, one, launch) if window == "hta" else mine
-        rows.append({"rank": number} | _times(*(column[inside] for column in columns)))
+        inside = _exact_window(imported, number, one, imported.launches.iloc[mine]) if window == "hta" else slice(None)
+        rows.append({"rank": number} | _times(*(column[mine][inside] for column in columns)))
     return _table(rows)
 
 
@@ -74,16 +74,16 @@ def hta_times(imported: Imported, last_step: bool = False) -> pd.DataFrame:
     return _table(rows)
 
 
-def _exact_window(imported: Imported, rank: int, one: FileEvents, launch: np.ndarray) -> np.ndarray:
+def _exact_window(imported: Imported, rank: int, one: FileEvents, launches: pd.DataFrame) -> np.ndarray:
     """What was launched before the last ProfilerStep, of the host's or the GPU's side, began; an op without correlation counts as
 
     launched with the first host event that has none.
     """
     if len({name for name, *_ in one.steps}) < 2:
-        return np.ones(len(launch), dtype=bool)
+        return np.ones(len(launches), dtype=bool)
     last_ns = max(start for _, _, start, _ in one.steps)
-    kept = launch < (last_ns + imported.shift_ns[rank]) * 1000
-    return kept | (imported.launches["correlation"].to_numpy() == -1) if one.first_host_ns < last_ns else kept
+    kept = launches["launch_ps"].to_numpy() < (last_ns + imported.shift_ns[rank]) * 1000
+    return kept | (launches["correlation"].to_numpy() == -1) if one.first_host_ns < last_ns else kept
 
 
 def _parts(kind: pd.Series) -> np.ndarray:

@@ -88,35 +88,35 @@ def slack(ops: Ops, joined: Activities, graph: Graph) -> np.ndarray:
 
     All else stays: durations, lags, the order of each stream, the pace of transfers.
     """
-    end = int(ops.end.max())
-    of_op, position = joined.of_op, np.empty(len(joined), dtype=np.int64)
-    position[graph.order[::-1]] = np.arange(len(joined))  # the last comes first
-    own = (end - joined.end)[graph.order[::-1]]
-    source, target, gap, at_start = _weighted(ops, joined, graph)
-    by_source = position[of_op[source]]
+    count = len(joined)
+    place = np.empty(count, dtype=np.int32)
+    place[graph.order[::-1]] = np.arange(count, dtype=np.int32)  # the last comes first
+    own = (int(ops.end.max()) - joined.end)[graph.order[::-1]]
+    position, begin, when_explained = place[joined.of_op], joined.begin_of_op(), _when_explained(ops, joined, graph)
+    by_source = position[graph.source]
     order = np.argsort(by_source, kind="stable")
-    by_source, by_target, gap, at_start = by_source[order], position[of_op[target]][order], gap[order], at_start[order]
     may_begin = array("q", own.tobytes())
-    for low in range(0, len(order), _BLOCK):
-        block = slice(low, low + _BLOCK)
-        for one, other, room in zip(*(column[block].tolist() for column in (by_source, by_target, gap)), strict=True):
+    for low in range(0, len(order), _BLOCK):  # many arrays as long as all edges would need gigabytes
+        edge = order[low : low + _BLOCK]
+        edge = edge[by_source[edge] != position[graph.target[edge]]]
+        source, target, at_start = graph.source[edge], graph.target[edge], graph.at_start[edge]
+        lag = ops.ready[target] - when_explained[target]
+        gap = begin[target] - lag - np.where(at_start, begin[source], ops.end[source])  # how much later the target still is ready in time
+        earlier, later = position[source], position[target]
+        for one, other, room in zip(earlier.tolist(), later.tolist(), gap.tolist(), strict=True):
             room += may_begin[other]
             if room < may_begin[one]:
                 may_begin[one] = room
-    ends = ~at_start
-    np.minimum.at(own, by_source[ends], gap[ends] + np.frombuffer(may_begin, dtype=np.int64)[by_target[ends]])
-    return own[position[of_op]]
+        ends = ~at_start
+        np.minimum.at(own, earlier[ends], gap[ends] + np.frombuffer(may_begin, dtype=np.int64)[later[ends]])
+    return own[position]
 
 
-def _weighted(ops: Ops, joined: Activities, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The edges between activities, and by how much the source could be later before the target is."""
-    begin = joined.begin_of_op()
-    edge = np.flatnonzero(joined.of_op[graph.source] != joined.of_op[graph.target])
-    source, target, at_start = graph.source[edge], graph.target[edge], graph.at_start[edge]
+def _when_explained(ops: Ops, joined: Activities, graph: Graph) -> np.ndarray:
+    """By op, when all that it waits for was there, in ps; 0 for one that waits for nothing."""
     bound = np.flatnonzero(graph.binding != NONE)
-    explained = np.zeros(len(ops), dtype=np.int64)  # when all that the op waits for was there
     last = graph.binding[bound]
-    explained[bound] = np.where(graph.at_start[last], begin[graph.source[last]], ops.end[graph.source[last]])
-    lag = ops.ready - explained
-    when = np.where(at_start, begin[source], ops.end[source])
-    return source, target, begin[target] - lag[target] - when, at_start
+    source = graph.source[last]
+    found = np.zeros(len(ops), dtype=np.int64)
+    found[bound] = np.where(graph.at_start[last], joined.begin[joined.of_op[source]], ops.end[source])
+    return found

@@ -20,6 +20,7 @@ from clustersim.errors import InputError
 _READINESS_ORDERED = "data"
 NONE = -1
 _ROUNDS = 100
+_BLOCK = 1 << 20  # edges at a time: many arrays as long as all would need gigabytes
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,14 @@ def build_graph(ops: Ops, joined: Activities, dependencies: pd.DataFrame) -> Gra
     begin = joined.begin_of_op()
     if ops.profiled:
         last = _doing(ops)
-        target = np.flatnonzero(last != NONE)
-        source, at_start = last[target], np.zeros(len(target), dtype=bool)
+        target = np.flatnonzero(last != NONE).astype(np.int32)
+        source, at_start = last[target].astype(np.int32), np.zeros(len(target), dtype=bool)
     else:
         order = np.lexsort((joined.of_op, depth[joined.of_op], begin, ops.lane))
         follows = ops.lane[order[1:]] == ops.lane[order[:-1]]
         before, after = order[:-1][follows], order[1:][follows]
         free = _frees_at_once(ops, before) | (ops.end[before] > ops.ready[after])
-        source, target = np.concatenate([before, on]), np.concatenate([after, needs])
+        source, target = (np.concatenate(ends, dtype=np.int32) for ends in ((before, on), (after, needs)))
         at_start = np.concatenate([free, np.zeros(len(on), dtype=bool)])
     activities = np.lexsort((np.arange(len(joined)), depth, joined.begin))
     return Graph(source, target, at_start, activities, _binding(ops, begin, source, target, at_start))
@@ -149,10 +150,17 @@ def _doing(ops: Ops) -> np.ndarray:
 
 
 def _binding(ops: Ops, begin: np.ndarray, source: np.ndarray, target: np.ndarray, at_start: np.ndarray) -> np.ndarray:
-    binding = np.full(len(ops), NONE)
-    when = np.where(at_start, begin[source], np.minimum(ops.end[source], ops.ready[target]))
+    binding = np.full(len(ops), NONE, dtype=np.int32)
     latest = np.full(len(ops), np.iinfo(np.int64).min)
-    np.maximum.at(latest, target, when)
-    best = np.flatnonzero(when == latest[target])[::-1]  # edges of streams come first in the list: they are written last
-    binding[target[best]] = best
+    blocks = [slice(low, low + _BLOCK) for low in range(0, len(source), _BLOCK)]
+    for block in blocks:
+        np.maximum.at(latest, target[block], _ready_by(ops, begin, source[block], target[block], at_start[block]))
+    for block in reversed(blocks):  # edges of streams come first in the list: they are written last
+        when = _ready_by(ops, begin, source[block], target[block], at_start[block])
+        best = np.flatnonzero(when == latest[target[block]])[::-1] + block.start
+        binding[target[best]] = best
     return binding
+
+
+def _ready_by(ops: Ops, begin: np.ndarray, source: np.ndarray, target: np.ndarray, at_start: np.ndarray) -> np.ndarray:
+    return np.where(at_start, begin[source], np.minimum(ops.end[source], ops.ready[target]))

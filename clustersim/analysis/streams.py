@@ -121,8 +121,9 @@ def whole_numbers(column: pd.Series, what: str) -> np.ndarray:
     """
     if not pd.api.types.is_numeric_dtype(column):
         raise InputError(f"{what} are no numbers")
-    if column.dtype == np.int64:
-        values, wrong = column.to_numpy(), np.abs(column.to_numpy()) > _MOST
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "i":
+        values = column.to_numpy().astype(np.int64, copy=False)
+        wrong = (values > _MOST) | (values < -_MOST)
     else:
         given = column.to_numpy(dtype=np.float64, na_value=np.nan)
         wrong = ~(np.abs(given) <= _MOST) | (given != np.floor(given))

@@ -16,14 +16,13 @@ class Activities:
     """``of_op``: a number for each op, the same for all that take part in one transfer; every other op has one of its own.
 
     By activity: ``begin``, when the transfer begins; ``end``, the last of its ops'; ``last``, the op that arrived last (of several the
-    first in the table); ``members``, how many of its ops the trace has.
+    first in the table).
     """
 
     of_op: np.ndarray
     begin: np.ndarray
     end: np.ndarray
     last: np.ndarray
-    members: np.ndarray
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -53,15 +52,14 @@ def find_activities(ops: Ops) -> Activities:
 
 def _joined(ops: Ops, of_op: np.ndarray) -> Activities:
     count = int(of_op.max()) + 1
-    members = np.bincount(of_op, minlength=count)
     if count == len(ops):  # each op by itself, in the order of the table
-        return Activities(of_op, ops.start, ops.end, np.arange(count), members)
+        return Activities(of_op, ops.start, ops.end, np.arange(count))
     order = np.lexsort((-np.arange(len(ops)), ops.ready, of_op))
-    last = order[np.cumsum(members) - 1]
+    last = order[np.cumsum(np.bincount(of_op, minlength=count)) - 1]
     begin, end = np.full(count, np.iinfo(np.int64).min), np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(begin, of_op, ops.start)
     np.maximum.at(end, of_op, ops.end)
-    return Activities(of_op, begin, end, last, members)
+    return Activities(of_op, begin, end, last)
 
 
 def _class(ops: Ops, rows: np.ndarray) -> np.ndarray:

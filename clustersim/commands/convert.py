@@ -32,7 +32,8 @@ def convert(options: argparse.Namespace) -> None:
     output = _output(options.to, options.output, source)
     whole = _checked(source, options.to)
     run = _cut(whole, options)
-    made = _export(options.to, run, output)
+    with named([options.trace]):
+        made = _export(options.to, run, output)
     if options.to != "chrome":
         check_folder(output, {part.name for part in made.parts})
     check_writable(output.parent)

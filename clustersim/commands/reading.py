@@ -18,7 +18,7 @@ from clustersim.analysis.answer import analyze as analyse
 from clustersim.analysis.answer_window import Window, given_facts, run_window
 from clustersim.analysis.facts import WHOLE, TraceFacts, multiplicities
 from clustersim.analysis.profiled_steps import profiled_step
-from clustersim.analysis.streams import is_profiled
+from clustersim.analysis.streams import is_profiled, whole_numbers
 from clustersim.commands.arguments import time_window
 from clustersim.commands.output import print_warnings
 from clustersim.errors import InputError
@@ -117,6 +117,8 @@ def _measured(paths: list[Path], name: str) -> Source:
 
 def _simulated(data: RunData, path: Path, name: str, place: str) -> Source:
     """``place`` makes the place of a table out of its name, behind that of the trace."""
+    for column in ("rank", "start_ps", "end_ps") if len(data.trace.ops) else ():
+        whole_numbers(data.trace.ops[column], f"{path}{place.format('ops')}: {column}")
     links, memory, totals, ranks = (f"{path}{place.format(table)}" for table in ("links", "memory", "link_totals", "ranks"))
     if len(data.trace.links):
         _check(data.trace.links, links, _LINKS, {"start_ps": 0, "end_ps": 0, "rate_bytes_s": 0})

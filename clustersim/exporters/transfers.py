@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from clustersim.analysis.streams import PROFILED_COMMUNICATION
+from clustersim.document import shown
 from clustersim.errors import InputError
 from clustersim.program.kinds import COMMUNICATION, COMPUTE
 
@@ -30,7 +31,7 @@ def collectives(ops: pd.DataFrame) -> dict[str, str]:
     kinds = sorted(set(ops["kind"].astype(str).unique().tolist()))
     unknown = [kind for kind in kinds if kind not in _KNOWN]
     if unknown:
-        raise InputError(f"ops: kind {unknown[0]!r} is not known; allowed: {', '.join(_KNOWN)}")
+        raise InputError(f"ops: kind {shown(unknown[0])} is not known; allowed: {', '.join(_KNOWN)}")
     found = {kind: _COLLECTIVE.get(kind, kind) for kind in kinds if kind in _COLLECTIVE or kind in PROFILED_COMMUNICATION}
     if "gather" in found and "reduce" in found:
         found["reduce"] = "reduce_scatter"

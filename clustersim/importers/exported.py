@@ -6,6 +6,7 @@ What an export does not have is not there afterwards either: Kineto files have n
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +29,8 @@ from clustersim.program.kinds import KINDS
 from clustersim.trace.files import OPTIONAL, RunData
 from clustersim.trace.trace import Trace
 
-_FIRST = b"{" + MARK.encode()
+_FIRST = re.compile(rb"\s*\{\s*" + MARK.rstrip(": ").encode() + rb"\s*:\s*")  # other programs may have put blanks in
+_BEGIN_BYTES, _HEAD_BYTES, _LARGEST_HEAD_BYTES = 200, 2**20, 2**28
 _HOST = ("user_annotation", "cuda_runtime")
 _COLUMNS = ("op", "kind", "stage", "layer", "micro_batch", "wait_ps", KNOWN, "bytes", "flops", "group", "peer")
 _INT32, _INT64 = ("rank", "stage", "layer", "micro_batch", "peer"), ("op", "start_ps", "end_ps", "wait_ps", "bytes")
@@ -97,16 +99,29 @@ def read_exports(paths: Sequence[Path]) -> RunData:
 
 
 def _about(path: Path) -> dict[str, Any]:
-    """What the head of a file says of the run, in its first line: ``manifest``, ``summary``, and the tables that it has, by column."""
+    """What the head of a file says of the run: ``manifest``, ``summary``, and the tables that it has, by column."""
     try:
-        with open_unpacked(path) as file:
-            line = file.readline().rstrip()
-        found = json.loads(line.removesuffix(b', "traceEvents": [') + b"}")["clustersim"]
+        found = _head(path)
         if not all(isinstance(found[name], dict) for name in ("manifest", "summary")):
             raise ValueError("manifest and summary are no objects")
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: the head of the export is damaged: {' '.join(str(error).split())[:120]}") from None
     return found
+
+
+def _head(path: Path) -> Any:
+    """The value of the first key, which comes long before the end of the file."""
+    with open_unpacked(path) as file:
+        text, size = file.read(_HEAD_BYTES), _HEAD_BYTES
+        begin = _FIRST.match(text).end()
+        while True:
+            try:
+                return json.JSONDecoder().raw_decode(text[begin:].decode("utf-8", errors="ignore"))[0]
+            except json.JSONDecodeError:
+                more = file.read(size) if size < _LARGEST_HEAD_BYTES else b""
+                if not more:
+                    raise
+                text, size = text + more, 2 * size
 
 
 def _table(path: Path, name: str, columns: Any) -> pd.DataFrame:
@@ -126,7 +141,7 @@ def _files(folder: Path) -> list[Path]:
 def _begins(path: Path) -> bool:
     try:
         with open_unpacked(path) as file:
-            return file.read(len(_FIRST)) == _FIRST
+            return _FIRST.match(file.read(_BEGIN_BYTES)) is not None
     except (OSError, EOFError):
         return False  # the reader that takes it says what is wrong
 

@@ -65,7 +65,9 @@ def load_kineto(paths: str | Path | Sequence[str | Path]) -> Imported:
     shift_ns = _shifts(files)
     ops, launches, arguments, code = _ops(files, shift_ns)
     ops["wait_ps"], wait_known, wait_notes = waits(ops, arguments, code, complete=not missing_ranks(files))
-    notes += file_notes({one.path.name: (one, ops[ops["rank"] == rank]) for rank, one in files.items()}) + rank_notes(files) + wait_notes
+    ends = np.searchsorted(ops["rank"].to_numpy(), list(files), side="right")  # ranks ascend, in the files and in the ops
+    by_name = {one.path.name: (one, ops[low:high]) for one, low, high in zip(files.values(), [0, *ends], ends, strict=False)}
+    notes += file_notes(by_name) + rank_notes(files) + wait_notes
     return Imported(Trace(ops, *_no_tables()), _steps(files, shift_ns), tuple(notes), launches, wait_known, files, shift_ns)
 
 

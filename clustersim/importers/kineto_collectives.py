@@ -19,18 +19,21 @@ def waits(ops: pd.DataFrame, arguments: list[Arguments], code: np.ndarray, compl
     collective of a process group on one rank is the n-th on the others: every rank runs them in the same order. A group
     whose ranks differ in number or kinds is left out. Without NCCL arguments the only group known is that of all ranks: it is
     taken where every rank ran the same row of collectives, and no rank of the job is missing (``complete``). The wait is the last
-    arrival (by the ranks' own clocks) minus the own, at most the op's length; the op itself is not shortened. ``code`` gives each
-    op's place in ``arguments``.
+    arrival (by the ranks' own clocks) minus the own, at most the op's length; the op itself is not shortened. ``ops`` are sorted by
+    rank and start; ``code`` gives each one's place in ``arguments``.
     """
     rank, start = ops["rank"].to_numpy(), ops["start_ps"].to_numpy()
     kinds = ops["kind"].cat.codes.to_numpy()
     table = list(ops["kind"].cat.categories)
     transfers = np.isin(kinds, [table.index(kind) for kind in TRANSFERS if kind not in _POINT_TO_POINT])
     wait, known, notes = np.zeros(len(ops), dtype=np.int64), ~transfers, []
-    for label, members, chosen in _groups(arguments, code, set(np.unique(rank).tolist()), complete):
-        mine = np.flatnonzero(transfers & chosen)
-        rows = [mine[rank[mine] == one] for one in members]
-        rows = [row[np.argsort(start[row], kind="stable")] for row in rows]
+    by_code = np.flatnonzero(transfers)
+    by_code = by_code[np.argsort(code[by_code], kind="stable")]
+    bounds = np.searchsorted(code[by_code], np.arange(len(arguments) + 1))
+    for label, members, places in _groups(arguments, set(np.unique(rank).tolist()), complete):
+        mine = np.sort(np.concatenate([by_code[bounds[place] : bounds[place + 1]] for place in places]))
+        low, high = (np.searchsorted(rank[mine], members, side=side) for side in ("left", "right"))
+        rows = [mine[first:behind] for first, behind in zip(low, high, strict=True)]
         if any(len(a) != len(b) or (kinds[a] != kinds[b]).any() for a, b in pairwise(rows)):
             notes.append(f"{label}: the ranks did not run the same row of collectives: no waits")
             continue
@@ -44,8 +47,11 @@ def waits(ops: pd.DataFrame, arguments: list[Arguments], code: np.ndarray, compl
     return np.minimum(wait, span), known, notes
 
 
-def _groups(arguments: list[Arguments], code: np.ndarray, given: set[int], complete: bool) -> list[tuple[str, list[int], np.ndarray]]:
-    """Label, ranks and ops of every group whose ranks are all given; arguments that differ in sizes alone are of one group."""
+def _groups(arguments: list[Arguments], given: set[int], complete: bool) -> list[tuple[str, list[int], list[int]]]:
+    """Label, ranks and arguments (their places) of every group whose ranks are all given; arguments that differ in sizes alone are of one
+
+    group.
+    """
     by_group: dict[tuple, list[int]] = {}
     everyone = tuple(sorted(given)) if complete else ()
     for place, one in enumerate(arguments):
@@ -57,7 +63,7 @@ def _groups(arguments: list[Arguments], code: np.ndarray, given: set[int], compl
         if set(key[1]) <= given and len(key[1]) > 1:
             by_group.setdefault(key, []).append(place)
     return [
-        (f"group {name}" if name else "kernels without NCCL arguments", list(ranks), np.isin(code, places))
+        (f"group {name}" if name else "kernels without NCCL arguments", list(ranks), places)
         for (name, ranks), places in by_group.items()
     ]
 

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from clustersim.analysis.streams import whole_numbers
 from clustersim.errors import InputError
-from clustersim.plots.style import COMPUTE_KINDS, SHADED_KINDS
+from clustersim.plots.style import COMPUTE_KINDS, SHADED_KINDS, short
 
 MAX_RANKS = 64
 """More ranks than this are sampled, unless the caller names them."""
@@ -34,6 +35,7 @@ COMPUTE = "compute"
 COMMUNICATION = "communication"
 STREAM = "stream"
 _FAMILIES = (COMPUTE, "tensor", "context", "expert", "data", "offload", "fetch", "send", "recv")
+_WHOLE = ("rank", "start_ps", "end_ps", "stage", "layer", "micro_batch")
 _NUMBER = re.compile(r"[\d:]+")
 
 
@@ -54,8 +56,12 @@ class Row:
         return f"rank {self.rank} (x {self.copies})" if self.copies > 1 else f"rank {self.rank}"
 
     @property
+    def family_label(self) -> str:
+        return short(self.family)
+
+    @property
     def label(self) -> str:
-        return f"{self.rank_label} {self.family}"
+        return f"{self.rank_label} {self.family_label}"
 
     @property
     def tall(self) -> bool:
@@ -115,9 +121,12 @@ def layout(
     """Rows and boxes of ``ops`` in the window from ``begin_ps`` to ``end_ps`` (the whole step where None).
 
     ``copies``: by rank how many ranks of the job it stands for, one where it says nothing.
-    InputError for a trace in which nothing takes time, a rank that is not in the trace, and a window without duration or
-    outside the step.
+    InputError for a trace in which nothing takes time, a rank that is not in the trace, a window without duration or outside the
+    step, and as for :func:`with_places`.
     """
+    if not len(ops):
+        raise InputError("the trace holds no ops, there is nothing to draw")
+    ops = with_places(ops)
     first_ps, step_end_ps = _span(ops)
     begin_ps = first_ps if begin_ps is None else begin_ps
     end_ps = step_end_ps if end_ps is None else end_ps
@@ -135,6 +144,15 @@ def layout(
     )
 
 
+def with_places(ops: pd.DataFrame) -> pd.DataFrame:
+    """The table with stage, layer and micro_batch, -1 where it has none; InputError where these, a rank or a time is no whole number.
+
+    >>> with_places(pd.DataFrame({"rank": [0], "start_ps": [0], "end_ps": [5], "stage": [2]}))[["stage", "layer"]].values.tolist()
+    [[2, -1]]
+    """
+    return ops.assign(**{name: whole_numbers(ops[name], f"ops: {name}") if name in ops else -1 for name in _WHOLE})
+
+
 def row_of_op(ops: pd.DataFrame, chart: Chart) -> np.ndarray:
     """For each op its position in ``chart.rows``, -1 where it has no row there.
 
@@ -150,8 +168,6 @@ def row_of_op(ops: pd.DataFrame, chart: Chart) -> np.ndarray:
 
 
 def _span(ops: pd.DataFrame) -> tuple[int, int]:
-    if not len(ops):
-        raise InputError("the trace holds no ops, there is nothing to draw")
     first, last = int(ops["start_ps"].min()), int(ops["end_ps"].max())
     if first == last:
         raise InputError("no op of the trace takes time, there is nothing to draw")

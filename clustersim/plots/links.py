@@ -32,12 +32,14 @@ _LONGEST = 44
 def links_chart(links: pd.DataFrame, totals: pd.DataFrame | None, window: tuple[int, int], path: str | Path, *, title: str) -> None:
     """Draw the table ``links`` of a trace in a window in ps into a .png, .svg or .pdf file; ``totals``: kind and capacity of each.
 
-    InputError for another format, and for a trace that counts no traffic on links.
+    InputError for another format, for a trace that counts no traffic on links, and for a window without time.
     """
     path = checked(path)
     known = [] if totals is None else totals[totals["link"].astype(str).isin(set(links["link"].astype(str)))].drop_duplicates("link")
     if not len(known):
         raise InputError("the trace counts no traffic on links: there is no chart of them")
+    if window[0] >= window[1]:
+        raise InputError("no op of the trace takes time, there is nothing to draw")
     rows = link_rows(known, MAX_ROWS)
     names = [name for row in rows for name in row.links]
     capacity = known.assign(link=known["link"].astype(str)).set_index("link")["capacity_bytes_s"]

@@ -187,4 +187,4 @@ def row_labels(chart: Chart, kept: list[int]) -> list[str]:
     merged = any(row.family == COMMUNICATION for row in chart.rows)
     firsts = {index for index, row in enumerate(chart.rows) if index == 0 or chart.rows[index - 1].rank != row.rank}
     heads = [row.rank_label if merged else row.label for row in chart.rows]
-    return [heads[index] if index in firsts else chart.rows[index].family for index in kept]
+    return [heads[index] if index in firsts else chart.rows[index].family_label for index in kept]

@@ -20,6 +20,7 @@ COMPUTE_KINDS = (*SHADED_KINDS, "recompute", "optimizer")
 IDLE = "#F1F1F1"
 INK, FAINT_INK = "#222222", "#666666"
 
+_LONGEST = 30  # letters of a name in a picture
 _LIGHTER = 0.32  # how far the second shade is on the way to white
 
 
@@ -115,12 +116,22 @@ MEMORY_STYLES = {
 
 def memory_style(kind: str) -> MemoryStyle:
     """The style of a kind of memory; a pale one under its own name for one that has none."""
-    return MEMORY_STYLES.get(kind, MemoryStyle("#EEDDCC", "....", kind))
+    return MEMORY_STYLES.get(kind, MemoryStyle("#EEDDCC", "....", short(kind)))
+
+
+def short(name: str) -> str:
+    """A name from a trace as a picture has room for it: on one line, long ones cut.
+
+    >>> short("forward"), short("a\\n" + "b" * 90)
+    ('forward', 'a bbbbbbbbbbbbbbbbbbbbbbbbb...')
+    """
+    line = "".join(c if c.isprintable() else " " for c in name)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
 
 
 def style(kind: str) -> Style:
     """The style of a kind; a grey under its own name for one that has none."""
-    return STYLES.get(kind) or PROFILED_STYLES.get(kind) or Style("#888888", kind)
+    return STYLES.get(kind) or PROFILED_STYLES.get(kind) or Style("#888888", short(kind))
 
 
 def rgb(colour: str) -> tuple[float, float, float]:

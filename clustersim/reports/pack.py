@@ -25,6 +25,16 @@ def packed(values: np.ndarray, dtype: str) -> dict[str, Any]:
     return {"dtype": dtype, "bdata": base64.b64encode(array.tobytes()).decode("ascii"), **shape}
 
 
+def narrowest(values: np.ndarray) -> str:
+    """The shortest type that holds all of these whole numbers as :func:`packed` takes it; numbers of 8 bytes for large ones.
+
+    >>> narrowest(np.array([-1, 127])), narrowest(np.array([200])), narrowest(np.array([2**40])), narrowest(np.array([]))
+    ('i1', 'i2', 'f8', 'i1')
+    """
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    return next((f"i{size}" for size in (1, 2, 4) if -(1 << 8 * size - 1) <= low and high < 1 << 8 * size - 1), "f8")
+
+
 def json_text(value: Any) -> str:
     """JSON that may stand in a script: nothing in it ends the element.
 

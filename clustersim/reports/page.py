@@ -23,7 +23,7 @@ from clustersim.reports.figures import (
     split_figure,
     time_axis,
 )
-from clustersim.reports.pack import axis_unit, escaped, json_text, kind_colours, packed, paler
+from clustersim.reports.pack import axis_unit, escaped, json_text, kind_colours, narrowest, packed, paler
 from clustersim.reports.script import SCRIPT
 from clustersim.reports.timeline import LEVELS, NARROW, Timeline, opacity
 from clustersim.reports.words import Row, analysis_rows, summary_rows
@@ -38,8 +38,8 @@ MAX_CORNERS = 300
 
 _FEW_ROWS = 40
 _HOW = (
-    "Drag to zoom, double-click to see the whole again; point at a box for its details. The black line is the critical path: it goes from"
-    " what ends last back through whatever made each op begin."
+    "Drag to zoom, double-click to see the whole again; point at a box for its details. Grey is idle. The black line is the critical path:"
+    " it goes from what ends last back through whatever made each op begin."
 )
 _SLACK = " Slack is how much later an op could end without making the step longer."
 _OVER_TIME = (
@@ -181,10 +181,9 @@ def _gantt(chart: Timeline) -> dict[str, Any]:
     stream, streams = pd.factorize(ops["stream"])
     columns = ops.assign(name=name, stream=stream)
     first = {row.rank: place for place, row in reversed(list(enumerate(chart.chart.rows)))}
-    types = {"start_ps": "f8", "end_ps": "f8", "bytes": "f8", "slack_ps": "f8", "kind": "u2", "shade": "u1", "critical": "u1"}
     return {
         "rows": labels, "kinds": kinds, "names": [escaped(one) for one in names], "streams": [escaped(one) for one in streams],
-        "ops": {key: packed(columns[key].to_numpy(), types.get(key, "i4")) for key in columns},
+        "ops": {key: packed(columns[key].to_numpy(), narrowest(columns[key])) for key in columns},
         "known": len(ops), "total": chart.ops_in_window, "begin_ps": window[0], "end_ps": window[1], "unit": unit, "unit_ps": size,
         "begin_end": [time / size for time in window], "narrow": NARROW, "max_bars": MAX_BARS, "max_corners": MAX_CORNERS,
         "merged": packed(chart.merged.ravel() + 1, "u2"), "busy": packed((100 * chart.busy).round().ravel(), "u1"),

@@ -5,7 +5,7 @@ SCRIPT = r"""
 const quiet = {responsive: true, displayModeBar: false};
 const config = {responsive: true, displaylogo: false,
   modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]]};
-const ARRAYS = {u1: Uint8Array, u2: Uint16Array, i4: Int32Array, u4: Uint32Array, f8: Float64Array, f4: Float32Array};
+const ARRAYS = {i1: Int8Array, i2: Int16Array, i4: Int32Array, u1: Uint8Array, u2: Uint16Array, f8: Float64Array, f4: Float32Array};
 
 function unpack(packed) {
   const bytes = Uint8Array.from(atob(packed.bdata), c => c.charCodeAt(0));

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from clustersim.analysis.answer import Analysis
-from clustersim.errors import InputError
+from clustersim.analysis.streams import whole_numbers
 from clustersim.plots.critical import Corners, corners, sampled
 from clustersim.plots.density import FAINTEST, coverage
-from clustersim.plots.layout import Boxes, Chart, layout, row_of_op
+from clustersim.plots.layout import Boxes, Chart, layout, row_of_op, with_places
 
 MAX_OPS = 200_000
 """Ops that the page knows one by one."""
@@ -32,7 +32,6 @@ _MAX_BINS = 2_000
 _MAX_PATH = 400_000
 _ROWS_AT_ONCE = 32
 _WHOLE = ("stage", "layer", "micro_batch", "bytes")
-_ABSENT = {"name": "", "stage": -1, "layer": -1, "micro_batch": -1, "bytes": 0}
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,8 @@ def timeline(
 
     InputError as for :func:`clustersim.plots.layout.layout`, and for a column that does not hold whole numbers.
     """
-    ops = ops.assign(**{name: value for name, value in _ABSENT.items() if name not in ops})
-    for name in _WHOLE:
-        if not pd.api.types.is_integer_dtype(ops[name]) or ops[name].hasnans:
-            raise InputError(f"ops: column {name}: expected whole numbers")
+    ops = with_places(ops)
+    ops = ops.assign(name=ops.get("name", ""), bytes=whole_numbers(ops["bytes"], "ops: bytes") if "bytes" in ops else 0)
     chart = layout(ops, ranks=ranks, begin_ps=analysis.window[0], end_ps=analysis.window[1], copies=copies)
     row = row_of_op(ops, chart)
     table = _table(ops, analysis, row, chart)

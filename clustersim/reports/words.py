@@ -10,6 +10,7 @@ from clustersim.analysis.answer import Analysis
 from clustersim.analysis.answer_links import by_kind
 from clustersim.analysis.answer_text import percent
 from clustersim.analysis.path import WAIT, path_by_kind
+from clustersim.plots.style import style
 from clustersim.units import PS_PER_S
 
 Row = tuple[str, str, str]
@@ -95,7 +96,7 @@ def number(values: dict[str, Any], key: str) -> float | None:
 
 def _path(analysis: Analysis) -> str:
     parts = list(path_by_kind(analysis.path, analysis.window).items())
-    named = [("waiting" if kind == WAIT else kind, percent(_share(time, analysis.window_ps))) for kind, time in parts]
+    named = [("waiting" if kind == WAIT else style(kind).label, percent(_share(time, analysis.window_ps))) for kind, time in parts]
     text = ", ".join(f"{kind} {share}" for kind, share in named[:_PATH_KINDS])
     return text + (", ..." if len(parts) > _PATH_KINDS else "")
 

@@ -43,7 +43,7 @@ class DaskWorkers:
 
         futures = [self._client.submit(solve, self._base, dict(point), pure=False) for point in points]
         number_of = {future.key: number for number, future in enumerate(futures)}
-        for future in as_completed(futures):
+        for future in as_completed(futures, loop=self._client.loop):
             error = None if future.status == "finished" else future.exception()
             row = future.result() if error is None else failed(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
             yield number_of[future.key], row

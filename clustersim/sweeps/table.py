@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,12 +39,14 @@ def table(sweep: Sweep) -> pd.DataFrame:
 
 
 def write_table(frame: pd.DataFrame, folder: Path) -> list[Path]:
-    """``sweep.parquet`` and ``sweep.csv``; the paths."""
+    """``sweep.parquet``, ``sweep.csv``, and what belongs to no row in ``knees.json``; the paths."""
     bare = frame.copy()
     bare.attrs = {}
+    text = json.dumps(frame.attrs, indent=2, allow_nan=False) + "\n"
     return [
         write_whole(folder / "sweep.parquet", lambda path: bare.to_parquet(path, index=False)),
         write_whole(folder / "sweep.csv", lambda path: bare.to_csv(path, index=False)),
+        write_whole(folder / "knees.json", lambda path: path.write_text(text, encoding="utf-8")),
     ]
 
 

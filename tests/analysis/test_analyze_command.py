@@ -47,6 +47,32 @@ def test_diff(cli, runs):
     assert sum(row["change_s"] for row in found["changes"]) == pytest.approx(other - one)
 
 
+def test_diff_of_windows(cli, runs):
+    """What lies in a window is not equal work: nobody is faster, and unequal lengths are said."""
+    same = cli("analyze", "--diff", "a", "b", "--from", "1ns", "--to", "1us")
+    assert same.out.startswith("The windows are 999 ns of A and 999 ns of B;") and not same.err
+    assert " of the window is " in same.out and " of the step is " not in same.out
+    unequal = cli("analyze", "--diff", "a", "b", "--from", "1ns")
+    assert unequal.err.startswith("warning: --diff: the windows differ in length: ") and unequal.err.count("\n") == 1
+    assert cli("analyze", "--diff", "a", "b", "--from", "0s").out == cli("analyze", "--diff", "a", "b").out
+
+
+def test_transfers_are_those_of_the_whole_job(cli, tmp_path):
+    """Of 4 replicas one is simulated: what it sends counts four times, as in the summary."""
+    job = (
+        "model: {layers: 4, hidden: 256, heads: 4}\ncluster: dgx-a100\nparallel: {data: 4, tensor: 2}\nstrategy: standard\n"
+        "batch: {global: 8, micro: 1, sequence: 128}\n"
+    )
+    (tmp_path / "job.yaml").write_text(job)
+    assert cli("run", str(tmp_path / "job.yaml"), "--no-plot", "-o", str(tmp_path / "run")).status == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["simulated_ranks"] < summary["ranks"] == 8
+    rows = json.loads(cli("analyze", str(tmp_path / "run"), "--json").out)["collectives"]
+    sent = {row["collective"]: row["bytes"] for row in rows}
+    assert sent == {"tensor": summary["communication_bytes"]["tensor"], "reduce": summary["communication_bytes"]["data"]}
+    assert sum(row["count"] for row in rows if row["collective"] == "tensor") == 8 * 2 * 4 * 4  # ranks, micro-batches, layers, each 4
+
+
 def test_files(cli, runs):
     result = cli("analyze", "a", "-o", "out")
     assert "files:" in result.out
@@ -90,7 +116,7 @@ def test_profiler_files(cli, tmp_path):
         (["nowhere"], "nowhere: no such run folder or profiler file"),
         (["empty"], "empty: neither a run folder"),
         (["e.yaml"], "e.yaml"),
-        (["a", "b"], "compare two with --diff A B"),
+        (["a", "b"], "two with --diff A B"),
         (["a", "--diff", "a", "b"], "--diff takes two traces"),
         (["a", "--from", "3"], "--from: 3 has no unit"),
         (["a", "--from", "3 h"], "no time of the trace"),

@@ -164,10 +164,12 @@ def test_a_late_rank_beside_a_greater_loss():
     us = 10**6
     step = trace(
         (0, "7", "kernel", 0, us, 0, ""), (1, "7", "kernel", 0, us, 0, ""), (0, "7", "kernel", 19 * us, 20 * us, 0, ""),
-        (1, "7", "kernel", 19 * us, 20 * us, 0, ""), (0, "9", "all_reduce", us, 7 * us, 5 * us, "g"), (1, "9", "all_reduce", 6 * us, 7 * us, 0, "g"),
+        (1, "7", "kernel", 19 * us, 20 * us, 0, ""), (0, "9", "all_reduce", us, 7 * us, 5 * us, "g"),
+        (1, "9", "all_reduce", 6 * us, 7 * us, 0, "g"),
     )  # fmt: skip
     assert limits(analyze(step)) == (
-        "72 % of the trace is idle: nothing to do, and 25 % on the other ranks waiting for rank 1, which comes last to collectives; 10 % is compute"
+        "72 % of the trace is idle: nothing to do, and 25 % on the other ranks waiting for rank 1, which comes last to collectives;"
+        " 10 % is compute"
     )
 
 

@@ -70,7 +70,12 @@ def test_several_steps_are_said_to_be_several(cli, tmp_path):
 
 @pytest.mark.parametrize(
     ("table", "column", "value"),
-    [("links", "rate_bytes_s", float("nan")), ("links", "rate_bytes_s", -1.0), ("link_totals", "capacity_bytes_s", 0), ("link_totals", "links", -2)],
+    [
+        ("links", "rate_bytes_s", float("nan")),
+        ("links", "rate_bytes_s", -1.0),
+        ("link_totals", "capacity_bytes_s", 0),
+        ("link_totals", "links", -2),
+    ],
 )
 def test_damaged_tables_of_links_are_named(cli, tmp_path, table, column, value):
     (tmp_path / "job.yaml").write_text(RUN)

@@ -16,6 +16,7 @@ from clustersim.cli import main
 from clustersim.exporters import chrome, kineto, tables
 from clustersim.exporters.files import write_file, write_folder
 from clustersim.exporters.selection import complete, cut
+from clustersim.importers import exported
 from clustersim.importers.exported import is_export, read_exports
 from clustersim.simulation import write_run
 from clustersim.trace.files import TABLES, RunData
@@ -194,6 +195,23 @@ def test_what_is_not_as_exported_is_one_line(cli, small, old, new, words):
         result = cli(*command)
         assert result.status == 2 and words in result.err and result.err.count("\n") == 1, result.err
     assert not (small.parent / "out").exists()
+
+
+@pytest.mark.parametrize("style", [{"indent": 4}, {"separators": (",", ":")}, {"sort_keys": True}, {}])
+def test_an_export_that_was_formatted_anew_is_read_all_the_same(cli, small, style):
+    (small.parent / "j.yaml").write_text(JOBS["mpp"])
+    assert cli("run", "j.yaml", "-o", "a", "--no-plot").status == 0 and cli("convert", "a", "--to", "chrome", "-o", "c.json").status == 0
+    path = small.parent / "c.json"
+    before = cli("analyze", "c.json", "--json").out
+    path.write_text(json.dumps(json.loads(path.read_text()), **style))
+    assert cli("analyze", "c.json", "--json").out == before != ""
+
+
+def test_a_head_longer_than_what_is_read_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(exported, "_HEAD_BYTES", 20)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"clustersim": {"manifest": {"title": "ü" * 500}, "summary": {}}, "traceEvents": []}))
+    assert exported._about(path) == {"manifest": {"title": "ü" * 500}, "summary": {}}
 
 
 def test_exports_of_two_runs_are_refused(cli, small):

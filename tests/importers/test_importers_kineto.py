@@ -134,6 +134,12 @@ def test_waits(tmp_path):
     assert (row["group"], row["bytes"], row["algbw_bytes_s"]) == ("0 default_pg, 2 ranks [0, 1]", 8000, 8000 * 10**12 / 60_000_000)
 
 
+def test_sends_wait_for_nobody_knows_how_long(tmp_path):
+    write(tmp_path / "rank0.json", event("ncclDevKernel_SendRecv", 100, 50, **NCCL | {"Collective name": "send", "Dst Rank": 1}))
+    row = collectives(load_kineto(tmp_path).trace.ops).iloc[0]
+    assert (row["collective"], row["time_s"], row["wait_s"]) == ("send", 50e-6, None)
+
+
 def test_waits_by_base_time(tmp_path):
     write(tmp_path / "rank0.json", event("ncclDevKernel_AllReduce", 100, 50, **NCCL), baseTimeNanoseconds=10**18)
     write(tmp_path / "rank1.json", event("ncclDevKernel_AllReduce", 100, 50, **NCCL), rank=1, baseTimeNanoseconds=10**18 + 7)

@@ -116,3 +116,60 @@ def test_a_damaged_table_of_ranks(done, cli, table, said):
 def test_a_trace_without_links_has_no_chart_of_them(profiled, cli):
     result = cli("gantt", "profiled", "--chart", "links")
     assert result.status == 2 and "profiled: the trace counts no traffic on links" in result.err
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_of_several_steps_the_steady_state_is_shown_as_in_analyze(small, cli, chart):
+    """Of 3 steps the one in the middle; ``--from 0s`` shows all."""
+    assert cli("run", "e.yaml", "--set", "steps=3", "--no-plot", "-o", "three").status == 0
+    found = json.loads(cli("analyze", "three", "--json").out)
+    assert found["window_begin_s"] > 0
+    assert cli("gantt", "three", "--chart", chart, "-o", "a.svg").status == 0
+    assert "the steady state, step 1 of 0 to 2 shown" in " ".join(" ".join(words("a.svg")).split())
+    begin, end = (f"{time!r}s" for time in (found["window_begin_s"], found["window_begin_s"] + found["window_s"]))
+    assert cli("gantt", "three", "--chart", chart, "-o", "b.svg", "--from", begin, "--to", end).status == 0
+    assert cli("gantt", "three", "--chart", chart, "-o", "c.svg", "--from", "0s").status == 0
+    numbers = [[text for text in words(name) if re.fullmatch(r"[0-9.]+", text)] for name in ("a.svg", "b.svg", "c.svg")]
+    assert numbers[0] == numbers[1] != numbers[2]
+
+
+@pytest.mark.parametrize("column", ["stage", "layer", "micro_batch", "start_ps", "end_ps", "rank"])
+@pytest.mark.parametrize("wrong", ["x", None, float("inf")])
+def test_a_column_that_holds_no_whole_numbers_is_named(done, cli, column, wrong):
+    table = pd.read_parquet("done/ops.parquet")
+    values = table[column].astype(object)
+    values.iloc[0] = wrong
+    table[column] = values.astype(str) if wrong == "x" else values.astype(float)
+    table.to_parquet("done/ops.parquet")
+    result = cli("gantt", "done", "-o", "x.png")
+    assert (result.status, result.err.count("\n")) == (2, 1) and column in result.err and "done" in result.err
+    assert not Path("x.png").exists()
+
+
+def test_ops_without_places_are_drawn_all_the_same(done, cli):
+    table = pd.read_parquet("done/ops.parquet")
+    table[["rank", "stream", "kind", "start_ps", "end_ps"]].to_parquet("done/ops.parquet")
+    assert cli("gantt", "done", "-o", "x.svg").status == 0
+    assert "forward" in words("x.svg") and not any("alternate" in text for text in words("x.svg"))
+
+
+def test_long_and_foreign_names_fit(done, cli):
+    table = pd.read_parquet("done/ops.parquet")
+    table["stream"] = table["stream"].astype(str).replace("compute", "流\n" + "q" * 3000)
+    table["kind"] = table["kind"].astype(str).replace("forward", "k" * 3000)
+    table.to_parquet("done/ops.parquet")
+    manifest = json.loads(Path("done/manifest.json").read_text())
+    Path("done/manifest.json").write_text(json.dumps(manifest | {"title": "題\x1b " + "t" * 3000}))
+    for chart in CHARTS:
+        result = cli("gantt", "done", "-o", f"{chart}.svg", "--chart", chart)
+        assert (result.status, result.err) == (0, "")
+        assert max(map(len, words(f"{chart}.svg"))) < 200
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_a_trace_in_which_nothing_takes_time(done, cli, chart):
+    table = pd.read_parquet("done/ops.parquet")
+    table.assign(start_ps=0, end_ps=0, wait_ps=0).to_parquet("done/ops.parquet")
+    result = cli("gantt", "done", "-o", "x.png", "--chart", chart)
+    assert (result.status, result.err.count("\n")) == (2, 1) and "time" in result.err
+    assert not Path("x.png").exists()

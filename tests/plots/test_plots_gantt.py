@@ -136,6 +136,24 @@ def test_numbers_lie_inside_their_boxes(tmp_path, drawn):
         assert ((pixels[:, 0] <= extent.x0) & (extent.x1 <= pixels[:, 1])).any()
 
 
+@pytest.mark.parametrize("length", [20, 75, 110, 400])
+def test_title_and_note_stand_clear_of_each_other(tmp_path, drawn, length):
+    gantt(pipeline(ranks=80), tmp_path / "chart.png", title=("title " * 100)[:length].strip(), copies={0: 3})
+    texts = {text.get_text(): text for text in drawn[0].axes[0].texts if text.get_text()}
+    title, note = (next(text for said, text in texts.items() if word in said).get_window_extent() for word in ("title", "ranks shown"))
+    assert "of each rank: compute, below it communication" in "".join(texts)
+    assert note.x1 <= drawn[0].bbox.x1 and title.x1 <= drawn[0].bbox.x1 and title.y1 <= drawn[0].bbox.y1
+    lines = "".join(said for said in texts if "title" in said).split("\n")
+    beside = note.x0 - title.x0 > len(lines[-1]) * 8  # pixels; a letter of 10 pt is at least so wide on average
+    assert beside or lines[-1] == ""
+
+
+def test_rows_of_communication_are_named_where_ranks_are_many(tmp_path, drawn):
+    gantt(pipeline(ranks=18), tmp_path / "chart.png", title="")
+    labels = [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]
+    assert labels.count("rank 3") == 1 and labels.count("communication") == 18
+
+
 def test_the_window_and_the_ranks_are_those_asked_for(tmp_path, drawn):
     gantt(pipeline(), tmp_path / "chart.png", title="", ranks=[2], start_s=0.002, end_s=0.004)
     (axes,) = drawn[0].axes
