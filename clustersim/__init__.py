@@ -47,7 +47,8 @@ def gantt(run: Run, path: str | Path) -> None:
 
     from clustersim.plots.gantt import gantt as draw
 
-    draw(run.trace.ops, Path(path), title=run.title, memory=run.trace.memory, capacity_bytes=run.summary["gpu_memory_bytes"])
+    memory, capacity_bytes = run.trace.memory, run.summary["gpu_memory_bytes"]
+    draw(run.trace.ops, Path(path), title=run.title, memory=memory, capacity_bytes=capacity_bytes, copies=run.stands_for)
 
 
 def analyze(trace: Trace, window_ps: tuple[int, int] | None = None) -> Analysis:

@@ -130,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
         "clustersim gantt runs/pipeline-shapes -o step.svg --critical-path --ranks 0-1,3 --from 10s --to 60s",
     )  # fmt: skip
     gantt.add_argument("trace", nargs="+", metavar="TRACE", help=_TRACE_HELP)
-    gantt.add_argument("-o", dest="output", default="gantt.png", metavar="FILE", help=".png, .svg or .pdf, default %(default)s")
+    gantt.add_argument("-o", dest="output", default="gantt.png", metavar="FILE", help=".png, .svg, .pdf, or .html (the page of report), default %(default)s")
     gantt.add_argument(
         "--chart", choices=("gantt", "utilization", "links"), default="gantt",
         help="what runs when; what the ranks do over time; how busy the links are; default %(default)s",

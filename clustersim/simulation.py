@@ -39,6 +39,12 @@ class Run:
     summary: dict[str, Any]
 
     @property
+    def stands_for(self) -> dict[int, int]:
+        """By simulated rank, for how many ranks of the job it stands."""
+        counts = self.ranks["simulated_as"].value_counts()
+        return dict(zip(counts.index.tolist(), counts.tolist(), strict=True))
+
+    @property
     def title(self) -> str:
         """One line for pictures: strategy, model, cluster and degrees."""
         return title(self.experiment)

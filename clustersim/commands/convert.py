@@ -14,7 +14,7 @@ import numpy as np
 from clustersim import units
 from clustersim.commands.arguments import rank_numbers, seconds
 from clustersim.commands.output import print_files, print_json, print_warnings
-from clustersim.commands.reading import kind_of, named, read
+from clustersim.commands.reading import kind_of, named, read, with_ranks
 from clustersim.errors import InputError
 from clustersim.exporters.files import Export, check_folder, write_file, write_folder
 from clustersim.exporters.selection import KNOWN, complete, cut, rank_text
@@ -88,7 +88,7 @@ def _checked(path: Path, format: str) -> RunData:
 
 def _cut(run: RunData, options: argparse.Namespace) -> RunData:
     ranks = None if options.ranks is None else set(rank_numbers("--ranks", options.ranks))
-    return cut(run, ranks, _ps("--from", options.start), _ps("--until", options.end))
+    return cut(run if ranks is None else with_ranks(run, ranks), ranks, _ps("--from", options.start), _ps("--until", options.end))
 
 
 def _notes(options: argparse.Namespace, whole: RunData, trace: Trace) -> Iterator[str]:

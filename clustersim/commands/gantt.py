@@ -8,7 +8,8 @@ from pathlib import Path
 from clustersim import units
 from clustersim.commands.arguments import rank_numbers
 from clustersim.commands.output import print_files, print_json
-from clustersim.commands.reading import View, headline, named, read, view_of
+from clustersim.commands.reading import View, headline, named, read, view_of, with_ranks
+from clustersim.commands.report import PAGES, report
 from clustersim.errors import InputError
 from clustersim.plots.files import checked
 from clustersim.trace.run import Run
@@ -16,6 +17,9 @@ from clustersim.trace.run import Run
 
 def gantt(options: argparse.Namespace) -> None:
     """Draw what runs when (``gantt``), what the ranks do (``utilization``), or how busy the links are (``links``)."""
+    if Path(options.output).suffix.lower() in PAGES and options.chart == "gantt":
+        report(options)  # its chart can be zoomed, and has the critical path
+        return
     output = checked(options.output)
     if options.chart != "gantt":
         for given, name in ((options.ranks is not None, "--ranks"), (options.critical_path, "--critical-path")):
@@ -35,7 +39,9 @@ def _gantt(run: Run, view: View, output: Path, options: argparse.Namespace) -> N
     from clustersim.plots.critical import path_of
     from clustersim.plots.gantt import gantt as draw
 
-    trace = run.data.trace
+    ranks = None if options.ranks is None else sorted(set(rank_numbers("--ranks", options.ranks)))
+    data = run.data if ranks is None else with_ranks(run.data, ranks)
+    trace = data.trace
     begin_s, end_s = (None, None) if view.window is None else (time / units.PS_PER_S for time in view.window)
     draw(
         trace.ops,
@@ -43,10 +49,10 @@ def _gantt(run: Run, view: View, output: Path, options: argparse.Namespace) -> N
         title=headline(run, view),
         memory=trace.memory,
         capacity_bytes=run.gpu_memory_bytes,
-        ranks=None if options.ranks is None else sorted(set(rank_numbers("--ranks", options.ranks))),
+        ranks=ranks,
         start_s=begin_s,
         end_s=end_s,
-        copies=run.stands_for,
+        copies=run.stands_for if data is run.data else None,
         critical_path=path_of(trace) if options.critical_path else None,
     )
 

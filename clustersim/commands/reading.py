@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from clustersim.commands.arguments import time_window
 from clustersim.commands.output import print_warnings
 from clustersim.errors import InputError
 from clustersim.exporters.selection import KNOWN
+from clustersim.trace.expand import expanded
 from clustersim.trace.files import OPTIONAL, RunData, cut_of, job_ranks_of, read_run, steps_of
 from clustersim.trace.run import Run
 
@@ -104,6 +105,15 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except OSError:  # a name longer than any can be
         return False
+
+
+def with_ranks(data: RunData, wanted: Collection[int]) -> RunData:
+    """The run with these ranks of the job, where some of them were not simulated but others stand for them; else as it is."""
+    simulated = set(data.trace.ops["rank"].unique().tolist())
+    if data.ranks is None or simulated.issuperset(wanted) or not set(data.ranks["rank"].tolist()).issuperset(wanted):
+        return data
+    each = sorted(set(wanted))
+    return replace(data, trace=expanded(data.trace, data.ranks, each), ranks=pd.DataFrame({"rank": each, "simulated_as": each}))
 
 
 def _measured(paths: list[Path], name: str) -> Source:

@@ -17,13 +17,13 @@ from clustersim.reports.page import page
 from clustersim.reports.timeline import timeline
 from clustersim.trace.files import write_whole
 
-_SUFFIXES = (".html", ".htm")
+PAGES = (".html", ".htm")
 
 
 def report(options: argparse.Namespace) -> None:
     """Write one page about a run folder, or about profiler files."""
     output = Path(options.output)
-    if output.suffix.lower() not in _SUFFIXES:
+    if output.suffix.lower() not in PAGES:
         raise InputError(f"-o {output}: a report is a page; allowed: a name that ends in .html")
     ranks = None if options.ranks is None else sorted(set(rank_numbers("--ranks", options.ranks)))
     with named(options.trace, output):

@@ -104,7 +104,8 @@ def _draw(done: Run, folder: Path) -> Path:
 
     path = folder / "gantt.png"
     gantt(
-        done.trace.ops, path, title=_headline(done), memory=done.trace.memory, capacity_bytes=done.summary["gpu_memory_bytes"]
+        done.trace.ops, path, title=_headline(done), memory=done.trace.memory, capacity_bytes=done.summary["gpu_memory_bytes"],
+        copies=done.stands_for,
     )
     return path
 

@@ -173,3 +173,35 @@ def test_a_trace_in_which_nothing_takes_time(done, cli, chart):
     result = cli("gantt", "done", "-o", "x.png", "--chart", chart)
     assert (result.status, result.err.count("\n")) == (2, 1) and "time" in result.err
     assert not Path("x.png").exists()
+
+
+def test_a_page_is_that_of_report(done, cli):
+    assert cli("gantt", "done", "-o", "a.html").status == 0 and cli("report", "done", "-o", "b.html").status == 0
+    assert Path("a.html").read_text() == Path("b.html").read_text()
+    refused = cli("gantt", "done", "-o", "a.html", "--chart", "links")
+    assert refused.status == 2 and "unknown picture format '.html'" in refused.err
+
+
+@pytest.fixture
+def folded(small, cli):
+    """Two ranks that stand for eight: data-parallel 4 over an ideal network."""
+    assert cli("run", "e.yaml", "--no-plot", "-o", "folded", "--set", "cluster=ideal", "--set", "parallel={pipeline: 2, data: 4}").status == 0
+    assert sorted(pd.read_parquet("folded/ops.parquet")["rank"].unique().tolist()) == [0, 4]
+    return small.parent / "folded"
+
+
+def test_ranks_that_others_stand_for_are_shown_as_themselves(folded, cli):
+    assert cli("gantt", "folded", "-o", "a.svg", "--ranks", "1,6").status == 0
+    assert {"rank 1 compute", "rank 6 compute"} <= set(words("a.svg"))
+    refused = cli("gantt", "folded", "-o", "b.svg", "--ranks", "8")
+    assert refused.status == 2 and "rank 8 is not in the trace" in refused.err
+
+
+def test_ranks_that_others_stand_for_are_exported(folded, cli):
+    assert cli("convert", "folded", "--to", "parquet", "-o", "part", "--ranks", "1,5").status == 0
+    part, whole = (pd.read_parquet(f"{name}/ops.parquet") for name in ("part", "folded"))
+    for told, simulated in ((1, 0), (5, 4)):
+        mine, theirs = part[part["rank"] == told], whole[whole["rank"] == simulated]
+        assert mine[["start_ps", "end_ps"]].values.tolist() == theirs[["start_ps", "end_ps"]].values.tolist()
+    assert set(part.loc[part["kind"] == "send", "peer"]) == {1, 5}
+    assert pd.read_parquet("part/ranks.parquet").values.tolist() == [[1, 1], [5, 5]]
