@@ -14,9 +14,7 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
-import simpy
-from engine import timeouts_per_s
-
+from benchmarks.yardstick import timeout_s
 from clustersim.cluster.load import load_cluster
 from clustersim.cluster.spec import Cluster
 from clustersim.engine.events import Clock, Signal
@@ -94,7 +92,7 @@ def main() -> None:
     parser.add_argument("--routing", nargs="*", default=("preset", "ecmp", "spread"))
     parser.add_argument("--events", type=int, help="joins and leaves that are timed (default: fewer where each costs more)")
     options = parser.parse_args()
-    yardstick = timeouts_per_s()
+    yardstick = 1 / timeout_s()
     print(f"bare timeouts per second: {yardstick:,.0f}")
     print(f"{'routing':8} {'flows':>7} {'links a flow':>12} {'events/s':>9} {'ms an event':>11} {'retimed an event':>16}"
           f" {'timeouts an event':>17} {'a retimed flow':>14}")

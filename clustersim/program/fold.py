@@ -19,7 +19,6 @@ from clustersim.collectives.loads import Pace
 from clustersim.program.places import PhaseLoads, Place, PlaceLoads, Site
 from clustersim.program.refine import Colours, Incidence, incidence, refine
 
-
 NO_LINKS: Mapping[int, float] = MappingProxyType({})
 
 

@@ -38,11 +38,20 @@ def groups_along(grid: Grid, dimension: str) -> Groups:
     code = np.zeros(len(copy), dtype=np.int64)
     for part in key if isinstance(key, tuple) else (key,):
         code = code * (int(np.max(part)) + 1) + part
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    of_copy = numbered(code)
+    return Groups(np.argsort(of_copy, kind="stable").reshape(int(of_copy.max()) + 1, -1), of_copy)
+
+
+def numbered(values: np.ndarray) -> np.ndarray:
+    """A number for each value, from 0 in the order of first appearance.
+
+    >>> numbered(np.array([7, 3, 7, 5]))
+    array([0, 1, 0, 2])
+    """
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     number = np.empty(len(first), dtype=np.int64)
     number[np.argsort(first)] = np.arange(len(first))
-    of_copy = number[inverse]
-    return Groups(np.argsort(of_copy, kind="stable").reshape(len(first), -1), of_copy)
+    return number[inverse]
 
 
 def ranks_of(grid: Grid, groups: Groups, ends: Sequence[int]) -> np.ndarray:

@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 
 from clustersim.cluster.spec import Cluster
-from clustersim.errors import InputError
 from clustersim.collectives.algorithms import able, flat, sent_share
 from clustersim.collectives.layout import Layout, lay_out
 from clustersim.collectives.loads import HOST_OPS, Pace, fastest_algorithm, slowest_link, time_ps
 from clustersim.collectives.protocols import Protocol, fastest
+from clustersim.errors import InputError
 from clustersim.program.fold import NO_LINKS, Fold, PhaseUse, fold
 from clustersim.program.grid import Grid
 from clustersim.program.places import Place, Shape, Site

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustersim.program.groups import Groups
+from clustersim.program.groups import Groups, numbered
 from clustersim.program.places import PhaseLoads, PlaceLoads, Site
 from clustersim.variability import hashed
 
@@ -128,16 +128,8 @@ def _way(phase: PhaseLoads) -> tuple:
     return tuple(
         column.tobytes()
         for spots in (phase.total, phase.own)
-        for column in (spots.block, spots.member, spots.offset, spots.sender, _renumbered(spots.amount))
+        for column in (spots.block, spots.member, spots.offset, spots.sender, numbered(spots.amount))
     )
-
-
-def _renumbered(values: np.ndarray) -> np.ndarray:
-    """Numbered by first appearance."""
-    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-    number = np.empty(len(first), dtype=np.int64)
-    number[np.argsort(first)] = np.arange(len(first))
-    return number[inverse]
 
 
 def _bounds(sorted_by: np.ndarray, size: int) -> np.ndarray:
@@ -163,7 +155,7 @@ def _labels(*columns: np.ndarray) -> np.ndarray:
         new[1:] |= in_order[1:] != in_order[:-1]
     label = np.empty(len(order), dtype=np.int64)
     label[order] = np.cumsum(new)
-    return _renumbered(label)
+    return numbered(label)
 
 
 def _tag(structure: int, phase: int, amount: np.ndarray) -> np.ndarray:
