@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         "--vary", action="append", default=[], metavar="PATH=VALUES",
         help="repeatable; VALUES: a list A,B, a range A..B (doubling), A..B:lin5 or A..B:log8, as network.bandwidth=10..400Gb/s:log8",
     )  # fmt: skip
-    sweep.add_argument("--zip", action="store_true", help="the first values of all fields together, then the second ones; default all combinations")
+    sweep.add_argument("--zip", action="store_true", help="the first values of all fields together, then the second ones, and so on")
     sweep.add_argument("--tolerance", type=_percent, metavar="PERCENT", help="the knee is where a step takes so much longer, default 5")
     sweep.add_argument("--no-knees", action="store_true", help="do not search the knees of varied bandwidths")
     sweep.add_argument("--tornado", action="store_true", help="also halve and double each link and degree, to see what matters most")

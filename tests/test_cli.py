@@ -13,7 +13,7 @@ from clustersim import units
 from clustersim.cli import main
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = (["run"], ["compare"], ["gantt"], ["topology", "show"], ["topology", "check"], ["schedule", "show"])
+COMMANDS = (["run"], ["compare"], ["sweep"], ["gantt"], ["topology", "show"], ["topology", "check"], ["schedule", "show"])
 # DESIGN.md, "summary.json"
 SUMMARY_KEYS = {
     "step_time_s", "ideal_compute_s", "tokens_per_s", "model_flops_per_gpu_s", "hardware_flops_per_gpu_s", "mfu", "hfu",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from clustersim.sweeps.vary import Field, Value
 from clustersim.trace.files import check_writable
 
 _MOST_ROWS = 60
+_MOST_REASONS = 10
 
 
 def sweep(options: argparse.Namespace) -> None:
@@ -146,12 +148,16 @@ def _print_points(done: Sweep, metric: str | None) -> None:
     for point, row, slowdown in list(zip(done.points, done.rows, done.slowdowns, strict=True))[:_MOST_ROWS]:
         figures, cells = _figures(row, slowdown), zip(fields, point.values(), strict=True)
         own = [f"{row[metric]:.6g}" if isinstance(row.get(metric), (int, float)) else "none"] if metric else []
-        status = row["status"] + (f": {row['reason']}" if row["reason"] else "")
-        values = (value.text if value.number is None else f"{value.number / field.scale:.4g}" for field, value in cells)
-        printed.add_row(*values, figures[0], *own, *figures[1:], status)
+        values = (value.text if value.number is None else field.bare(value.number) for field, value in cells)
+        printed.add_row(*values, figures[0], *own, *figures[1:], row["status"])
     console().print(printed)
     if len(done.points) > _MOST_ROWS:
         print(f"the first {_MOST_ROWS} of {len(done.points):,} points; all are in sweep.csv")
+    reasons = Counter(f"{row['status']}: {row['reason']}" for row in done.rows if row["reason"])
+    for reason, count in reasons.most_common(_MOST_REASONS):
+        print(f"{count:,} {reason}")
+    if len(reasons) > _MOST_REASONS:
+        print(f"and {len(reasons) - _MOST_REASONS:,} other reasons; all are in sweep.csv")
 
 
 def _figures(row: dict, slowdown: float | None) -> list[str]:

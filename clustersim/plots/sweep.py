@@ -117,8 +117,8 @@ def heat_maps(frame: pd.DataFrame, fields: Sequence[Field], path: Path, *, metri
             grid = grid.reindex(index=[v.number for v in y.values], columns=[v.number for v in x.values])
             picture = axes.imshow(grid.to_numpy(), norm=norm, cmap="cividis", origin="lower", aspect="auto")
             _cells(axes, grid.to_numpy(), picture, roomy=len(x.values) <= 14)
-            axes.set_xticks(range(len(x.values)), [_tick(x, value.number) for value in x.values], rotation=45, ha="right", fontsize=8)
-            axes.set_yticks(range(len(y.values)), [_tick(y, value.number) for value in y.values], fontsize=8)
+            axes.set_xticks(range(len(x.values)), [x.bare(value.number) for value in x.values], rotation=45, ha="right", fontsize=8)
+            axes.set_yticks(range(len(y.values)), [y.bare(value.number) for value in y.values], fontsize=8)
             axes.set_xlabel(_axis(x))
             axes.set_ylabel(_axis(y))
             axes.set_title(", ".join(_said(field, value) for field, value in zip(others, names, strict=True)), fontsize=10, loc="left")
@@ -232,10 +232,6 @@ def _logarithmic(values: pd.Series) -> bool:
 
 def _axis(field: Field) -> str:
     return f"{field.path} ({field.unit})" if field.unit else field.path
-
-
-def _tick(field: Field, number: float) -> str:
-    return f"{number / field.scale:.4g}"
 
 
 def _said(field: Field, value: Any) -> str:

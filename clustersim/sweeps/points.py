@@ -63,7 +63,10 @@ def strategy_of(base: Base, assignments: Assignments) -> str:
 
 def key(base: Base, assignments: Assignments) -> str:
     """A hash of the resolved inputs, of the files that they name, and of the version: equal for equal results."""
-    data = resolved(base, assignments).data
+    try:
+        data = resolved(base, assignments).data
+    except InputError as error:  # a path into what is no mapping: the row will say so
+        data = {"refused": str(error)}
     content = {"inputs": data, "files": _files(data, base.near), "version": release()}
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:32]
 

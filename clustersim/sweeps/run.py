@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from clustersim.document import clipped
 from clustersim.errors import InputError
 from clustersim.experiment import parse
 from clustersim.sweeps.knee import INFINITE, Evaluate, Knee, find_knees
@@ -99,7 +98,7 @@ def _evaluator(base: Base, store: Store, pool: Workers, progress: Progress) -> E
     def evaluate(points: Sequence[Point]) -> list[dict[str, Any]]:
         nonlocal done, total
         texts = [_texts(point) for point in points]
-        keys = [_key(base, assignments) for assignments in texts]
+        keys = [key(base, assignments) for assignments in texts]
         missing = {name: assignments for name, assignments in zip(keys, texts, strict=True) if store.get(name) is None}
         names = list(missing)
         total += len(names)
@@ -111,13 +110,6 @@ def _evaluator(base: Base, store: Store, pool: Workers, progress: Progress) -> E
         return [store.get(name) for name in keys]
 
     return evaluate
-
-
-def _key(base: Base, assignments: Assignments) -> str:
-    try:
-        return key(base, assignments)
-    except InputError as error:  # a path into what is no mapping: the row says so
-        return f"{clipped(str(error))} {sorted(assignments.items())}"
 
 
 def _texts(point: Point) -> dict[str, str]:

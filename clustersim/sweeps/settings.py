@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from clustersim import document, presets
-from clustersim.document import Document, Section, clipped, shown
+from clustersim.document import Document, Section, clipped, nearest, shown
 from clustersim.errors import InputError
 from clustersim.experiment import SHORT_FORMS, SWEEP_KEYS
-from clustersim.sweeps.points import base_of
+from clustersim.read_strategy import FILE_SUFFIX
+from clustersim.schedule.strategy import PRESETS
+from clustersim.sweeps.points import STRATEGY, base_of
 from clustersim.sweeps.run import Plan
 from clustersim.sweeps.vary import EXAMPLE, Field, field_of, parse_field, split
 
@@ -51,6 +53,7 @@ def read_plan(
         paths = ", ".join(field.path for field in given)
         raise InputError(f"--vary: a path is given twice: {paths}; allowed: once, with all of its values")
     fields |= {field.path: field for field in given}
+    _check_strategies(fields.get(STRATEGY))
     if not fields and not tornado:
         raise InputError(f"--vary: nothing to vary; expected for example --vary {EXAMPLE}, or a section `sweep: {{vary: ...}}` in {path}")
     percent = tolerance_percent or section.number("tolerance_percent", TOLERANCE_PERCENT, high=1000)
@@ -58,6 +61,14 @@ def read_plan(
         base_of(read, path.parent), tuple(fields.values()), zipped or section.boolean("zip", False), percent / 100, knees, tornado
     )
     return Settings(plan, metric or section.text("metric", None, "a figure of the summary, for example step_time_s"), path.stem)
+
+
+def _check_strategies(field: Field | None) -> None:
+    """A name that no experiment can have is a slip, not a point that cannot be."""
+    for value in field.values if field else ():
+        if value.text not in PRESETS and not value.text.endswith(FILE_SUFFIX):
+            known = f"{shown(value.text)}{nearest(value.text, tuple(PRESETS))}; allowed: {', '.join(PRESETS)}, or a .csv file"
+            raise InputError(f"--vary {STRATEGY}: unknown strategy {known}")
 
 
 def _given(vary: Sequence[str] | Mapping[str, Any]) -> list[Field]:

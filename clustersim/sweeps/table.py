@@ -29,7 +29,8 @@ def document(sweep: Sweep) -> dict[str, Any]:
 
 def table(sweep: Sweep) -> pd.DataFrame:
     """A row a point in the order of the grid: the varied fields, ``slowdown``, ``status``, ``reason``, ``version``, ``seed``, every key
-    of the summary; nested ones with dots, as ``communication_bytes.data``. ``attrs`` has ``units``, ``knees`` and ``tornado``."""
+    of the summary; nested ones with dots, as ``communication_bytes.data``, lists as text. ``attrs``: ``units``, ``knees``, ``tornado``.
+    """
     import pandas as pd
 
     made = document(sweep)
@@ -56,5 +57,5 @@ def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, Mapping):
             flat |= _flat(value, f"{prefix}{name}.")
         else:
-            flat[prefix + name] = value
+            flat[prefix + name] = "; ".join(map(str, value)) if isinstance(value, list) else value
     return flat

@@ -82,7 +82,11 @@ class Field:
         >>> parse_field("network.bandwidth=10Gb/s").shown(26.5e9)
         '212 Gb/s'
         """
-        return f"{number / self.scale:.4g} {self.unit}".strip()
+        return f"{self.bare(number)} {self.unit}".strip()
+
+    def bare(self, number: float) -> str:
+        """The same without the unit."""
+        return f"{number / self.scale:.4g}" if self.unit else str(number)
 
 
 Point = Mapping[str, Value]
@@ -92,8 +96,9 @@ Point = Mapping[str, Value]
 def parse_field(text: str, option: str = "--vary") -> Field:
     """``PATH=VALUES``: a list with commas, of single values and ranges.
 
-    Numbers without a unit have that of the last value. ``a..b`` doubles from a to b, ``a..b:lin5`` and ``a..b:log8`` take so many values at equal steps or equal ratios; between
-    whole numbers they are whole. Commas inside brackets and quotes do not separate. InputError for what cannot be read.
+    Numbers without a unit have that of the last value. ``a..b`` doubles from a to b, ``a..b:lin5`` and ``a..b:log8`` take so many
+    values at equal steps or equal ratios; between whole numbers they are whole. Commas inside brackets and quotes do not
+    separate. InputError for what cannot be read.
     """
     place = f"{option} {clipped(text)}"
     path, equals, values = text.partition("=")
@@ -109,12 +114,13 @@ def field_of(path: str, parts: Sequence[str], place: str) -> Field:
         raise InputError(f"{place}: expected a path and at least one value, for example {EXAMPLE}")
     parts = [part.strip() for part in parts]
     unit = _unit(parts[-1])
-    values = [value for part in parts for value in _values(f"{part} {unit}".strip() if _BARE.fullmatch(part) else part, place)]
+    parts = [f"{part} {unit}".strip() if _BARE.fullmatch(part) else part for part in parts]
+    values = [value for part in parts for value in _values(part, place)]
     if len(values) > _MAX_VALUES:
         raise InputError(f"{place}: {len(values):,} values; allowed: at most {_MAX_VALUES:,}")
     dimensions = {dimension_of(value.text) for value in values}
     if len(dimensions) > 1 and dimensions & set(units.EXAMPLES):
-        raise InputError(f"{place}: the values are not all of one sort; allowed: each with a unit of the same kind, for example {EXAMPLE}")
+        raise InputError(f"{place}: the values are not all of one sort; allowed: units of one kind, for example {EXAMPLE}")
     return Field(path, tuple({value.text: value for value in values}.values()), _unit(values[0].text))
 
 

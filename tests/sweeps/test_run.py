@@ -120,7 +120,8 @@ def alive(pid):
 
 def started(folder, *, jobs="2", **settings):
     """A sweep of 40 points in a process of its own."""
-    command = [sys.executable, "-m", "clustersim", "sweep", "e.yaml", "--vary", MANY, "--set", "batch.global=4", "--jobs", jobs, "-o", str(folder)]
+    options = ["--vary", MANY, "--set", "batch.global=4", "--jobs", jobs, "-o", str(folder)]
+    command = [sys.executable, "-m", "clustersim", "sweep", "e.yaml", *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
 
 
@@ -152,9 +153,8 @@ def test_after_a_kill_only_the_missing_points_are_done(small, tmp_path):
     assert entries[: len(kept)] == kept and len(entries) == 40
     assert len({json.loads(entry)["key"] for entry in entries}) == 40
     fresh = clustersim.sweep("e.yaml", [MANY], ["batch.global=4"])
-    pd.testing.assert_frame_equal(
-        pd.read_parquet(folder / "sweep.parquet").drop(columns=["wall_s", "reason", "seed"]), fresh.drop(columns=["wall_s", "reason", "seed"])
-    )
+    once, other = (frame.drop(columns=["wall_s", "reason", "seed"]) for frame in (pd.read_parquet(folder / "sweep.parquet"), fresh))
+    pd.testing.assert_frame_equal(once, other)
     third = started(folder)
     third.communicate()
     assert len(lines(folder)) == 41  # nothing was missing

@@ -130,7 +130,8 @@ def test_without_data_parallelism_the_modular_placement_needs_the_faster_links(t
 
 def test_with_data_parallelism_it_needs_the_slower_network(tmp_path):
     path = tmp_path / "shapes.yaml"
-    text = SHAPES.replace("{pipeline: 4}", "{pipeline: 4, data: 16}").replace("global: 8", "global: 128").replace("sequence: 128", "sequence: 16")
+    text = SHAPES.replace("{pipeline: 4}", "{pipeline: 4, data: 16}").replace("global: 8", "global: 128")
+    text = text.replace("sequence: 128", "sequence: 16")
     path.write_text(text.replace("hidden: 1024", "hidden: 8192").replace("1 s, backward: 3 s", "1 ms, backward: 3 ms"))
     vary = {"strategy.name": ["standard", "mpp"], "network.bandwidth": "10..1000Gb/s:log3"}
     knees = {knee["strategy"]: knee["value"] for knee in clustersim.sweep(path, vary).attrs["knees"]}

@@ -90,8 +90,8 @@ def planned(small, section, vary=(), **more):
 
 
 def test_the_section_of_the_file(small):
-    section = "sweep:\n  vary: {strategy.name: [standard, mpp], network.bandwidth: '1..4Gb/s', batch.micro: 2}\n  zip: false\n  tolerance_percent: 2\n  metric: mfu\n"
-    made = planned(small, section)
+    vary = "  vary: {strategy.name: [standard, mpp], network.bandwidth: '1..4Gb/s', batch.micro: 2}\n"
+    made = planned(small, f"sweep:\n{vary}  zip: false\n  tolerance_percent: 2\n  metric: mfu\n")
     assert {field.path: [value.text for value in field.values] for field in made.plan.fields} == {
         "strategy.name": ["standard", "mpp"], "network.bandwidth": ["1 Gb/s", "2 Gb/s", "4 Gb/s"], "batch.micro": ["2"],
     }  # fmt: skip

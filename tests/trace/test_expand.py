@@ -20,7 +20,6 @@ COLUMNS = ["rank", "stream", "kind", "name", "stage", "layer", "micro_batch", "s
 
 def in_order(ops):
     table = ops[COLUMNS].astype({"stream": str, "kind": str, "name": str})
-    table["stream"] = table["stream"].str.partition(":")[0]  # the name has the peer's rank
     return table.sort_values(COLUMNS, ignore_index=True)
 
 
