@@ -239,7 +239,7 @@ def _disturbed(top: Section, cluster: Cluster, variability: Variability) -> tupl
             top.document.error(f"variability.{key}", f"{document.shown(name)} is no link of {cluster.name}{example}")
         return found
 
-    slow = {number("slow_links", name): left for name, left in variability.slow_links}
+    slow = {number("slow_links", name): left for name, left in variability.slow_links if left != 1}
     failed = {number("failed_links", name) for name in variability.failed_links}
     if not failed:
         return cluster, slow

@@ -14,6 +14,7 @@ import numpy as np
 
 from clustersim.cluster.explicit import items
 from clustersim.document import Section, shown
+from clustersim.hashing import hashed
 
 KEYS = ("seed", "jitter", "slow_gpus", "slow_links", "failed_links")
 _MOST_TIMES = 1000.0
@@ -81,14 +82,6 @@ def noise(seed: int, sigma: float, *key: np.ndarray) -> np.ndarray:
     first, second = (_unit(value) for value in (state, hashed(state)))
     normal = np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * second)  # Box and Muller, Ann. Math. Stat. 29, 1958
     return np.exp(sigma * normal - sigma**2 / 2)
-
-
-def hashed(values: np.ndarray) -> np.ndarray:
-    """Vigna's splitmix64: every bit of the result depends on every bit of the value."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 def _unit(values: np.ndarray) -> np.ndarray:

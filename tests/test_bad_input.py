@@ -279,7 +279,7 @@ def test_one_strategy_that_does_not_fit_stops_them_all(small, cli):
         (["schedule", "show", "standard", "-v", "2"], ("standard with -p 4 -m 8: order 1f1b does not take its stages so; allowed: chunks: 1, one stage per rank",)),
         (["schedule", "show", "mpp", "-p", "1000000", "-m", "1000000"], ("actions; allowed: at most 100,000",)),
         (["gantt", "none"], ("none: no such run folder",)),
-        (["gantt", "e.yaml"], ("no such run folder",)),
+        (["gantt", "e.yaml"], ("e.yaml: an experiment, no trace",)),
     ],
 )
 def test_a_wrong_command(small, cli, arguments, words):

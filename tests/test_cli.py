@@ -18,9 +18,10 @@ COMMANDS = (["run"], ["compare"], ["sweep"], ["gantt"], ["topology", "show"], ["
 SUMMARY_KEYS = {
     "step_time_s", "ideal_compute_s", "tokens_per_s", "model_flops_per_gpu_s", "hardware_flops_per_gpu_s", "mfu", "hfu",
     "bubble_of_total", "bubble_of_ideal", "compute_utilization", "overlap", "exposed_communication_s", "idle_s", "wait_s",
-    "peak_memory_bytes", "memory_at_peak_bytes", "gpu_memory_bytes", "fits", "communication_bytes", "links", "ranks", "simulated_ranks", "events", "wall_s", "per_rank",
+    "peak_memory_bytes", "memory_at_peak_bytes", "gpu_memory_bytes", "fits", "communication_bytes", "links", "ranks", "simulated_ranks", "symmetry_broken_by", "events",
+    "wall_s", "per_rank",
 }  # fmt: skip
-RUN_FILES = {"ops.parquet", "dependencies.parquet", "links.parquet", "link_totals.parquet", "memory.parquet", "summary.json", "manifest.json"}
+RUN_FILES = {"ops.parquet", "dependencies.parquet", "links.parquet", "link_totals.parquet", "ranks.parquet", "memory.parquet", "summary.json", "manifest.json"}
 FIXED = ("--set", "cluster=ideal", "--set", "cost={forward: 1 s, backward: 3 s}", "--set", "parallel={pipeline: 2}")
 
 

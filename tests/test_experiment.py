@@ -109,7 +109,8 @@ def test_warnings_say_why_it_is_slow():
     assert parsed().warnings == () == parsed("batch.global=4").warnings
 
 
-def test_unfolded_size_counts_every_copy():
+def test_unfolded_size_counts_every_copy(monkeypatch):
+    monkeypatch.setattr("clustersim.experiment.MAX_UNFOLDED_PASSES", 600_000)
     read = parsed("batch.global=40000")  # 8 layers x 20,000 micro-batches, 4 copies
     with pytest.raises(InputError, match="x 4 unfolded copies = 640,000 passes"):
         experiment.check_unfolded(read)

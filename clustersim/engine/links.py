@@ -264,7 +264,7 @@ class Network:
         self, found: dict[Bundle, tuple[int, int]], contested: list[list[Crossing]], left: dict[int, int]
     ) -> list[tuple[int, int]]:
         """:func:`clustersim.engine.sharing.shares`; what comes again, as most does in a step of many micro-batches, is looked up."""
-        key = (*((bundle.number, bundle.count) for bundle in found), *left.items())
+        key = tuple((bundle.number, bundle.count) for bundle in found), tuple(left.items())
         rates = self._known.get(key)
         if rates is None:
             if len(self._known) > _MOST_KNOWN:

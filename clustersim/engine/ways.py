@@ -50,7 +50,9 @@ def find_ways(phases: Sequence[Phase], capacities: Sequence[int], carriers: Sequ
     rates = [(0, -1) if one is None else alone(one.crossings, capacities) for one in demands]
     needless = {link for link in users if _dominated(link, users, demands, rates, capacities)}
     if carriers is not None:
-        setters = {link for _, link in rates}
+        setters = {
+            alone([crossing for crossing in one.crossings if crossing.link not in needless], capacities)[1] for one in demands if one is not None
+        }
         needless |= {link for link, use in users.items() if link not in setters and _wide(use, rates, capacities[link], carriers)}
     numbers: dict[tuple[Crossing, ...], int] = {}
     way_of = []

@@ -84,7 +84,7 @@ def fold(
         quotient = _Quotient(site, loads, found, refine(found, start, alike))
         result = quotient.fold()
         if not quotient.uneven:
-            apart = _reasons(site, loads, uneven) if len(result.copies) > len(np.unique(start)) else ()
+            apart = _reasons(site, loads, uneven, bool(slow_links)) if len(result.copies) > len(np.unique(start)) else ()
             return replace(result, apart=apart)
         # Links of one class that one group loads differently have no single load: each for itself.
         uneven += len(quotient.uneven)
@@ -92,9 +92,11 @@ def fold(
         alike = np.where(apart, links + alike.max() + 1, alike)
 
 
-def _reasons(site: Site, loads: Sequence[PlaceLoads], uneven: int) -> tuple[str, ...]:
-    """Why copies are not alike, as far as the way their groups lie tells."""
-    reasons = ["routes depend on the numbers of the GPUs"] if site.blocks is None else []
+def _reasons(site: Site, loads: Sequence[PlaceLoads], uneven: int, disturbed: bool) -> tuple[str, ...]:
+    """Why copies are not alike, as far as the way their groups lie tells; ``disturbed``: there is another reason already."""
+    reasons = [f"the link {site.cluster.link(link).name} failed, and traffic goes around it" for link in sorted(site.cluster.failed)]
+    if site.blocks is None and not reasons:
+        reasons.append("routes depend on the numbers of the GPUs")
     for dimension, place in {one.place.dimension: one.place for one in loads if one.place.dimension not in ("pipeline", "host")}.items():
         shapes = list(site.shapes(place))
         if len(shapes) > 1:
@@ -104,7 +106,10 @@ def _reasons(site: Site, loads: Sequence[PlaceLoads], uneven: int) -> tuple[str,
             reasons.append(f"{dimension} groups have {max(shapes[0])} members on a node, and those at its edge send to another")
     if uneven:
         reasons.append(f"{uneven} classes of links that one group loads unevenly")
-    return tuple(reasons) or ("members of a group send over links that others share in other ways",)
+    trees = {one.place.dimension for one in loads if "tree" in (one.place.algorithm, *dict(one.place.chosen).values())}
+    reasons += [f"members of {dimension} groups have unlike places in a tree" for dimension in sorted(trees)]
+    generic = () if disturbed else ("members of a group send over links that others share in other ways",)
+    return tuple(reasons) or generic
 
 
 def _figures(site: Site, links: np.ndarray, slow_links: Mapping[int, float]) -> np.ndarray:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 
 from clustersim.cluster.spec import Cluster
 from clustersim.collectives.algorithms import able, flat, sent_share
@@ -88,7 +89,7 @@ def _unlike(grid: Grid, variability: Variability) -> tuple[np.ndarray, list[str]
     if variability.jitter:
         return copies, ["every GPU has a noise of its own (variability.jitter)"]
     times = np.ones((len(copies), grid.pipeline))
-    slow = dict(variability.slow_gpus)
+    slow = {rank: factor for rank, factor in variability.slow_gpus if factor != 1}
     copy, tensor = np.divmod(copies, grid.tensor)
     for pipeline in range(grid.pipeline):
         ranks = grid.rank(pipeline, copy, tensor)
@@ -110,7 +111,9 @@ def _varied(program: Program, variability: Variability) -> Program:
     for rank, times in variability.slow_gpus:
         factor[program.rank == rank] *= times
     if variability.jitter:
-        factor *= noise(variability.seed, variability.jitter, program.rank, program.kind, program.part, program.layer, program.micro_batch)
+        key = [program.rank, program.kind, program.part, program.layer, program.micro_batch]
+        again = pd.DataFrame(dict(enumerate(key))).groupby(list(range(len(key))), sort=False).cumcount()  # what is recomputed twice
+        factor *= noise(variability.seed, variability.jitter, *key, again.to_numpy())
     varied = np.where(program.activity < 0, np.rint(program.duration_ps * factor).astype(np.int64), program.duration_ps)
     return replace(program, duration_ps=varied)
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clustersim.hashing import hashed
 from clustersim.program.groups import Groups, numbered
 from clustersim.program.places import PhaseLoads, PlaceLoads, Site
-from clustersim.variability import hashed
 
 
 @dataclass(frozen=True)
