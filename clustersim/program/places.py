@@ -169,7 +169,9 @@ class Site:
 
     def _spots(self, carried: list[tuple[int, Fraction]], ranks: np.ndarray, senders: np.ndarray) -> Spots:
         links = np.array([link for link, _ in carried], dtype=np.int64)
-        amounts = np.array([self._number(share) for _, share in carried], dtype=np.int64)
+        # Hashes of fractions are slow, and plans have few that many members share.
+        number = {identity: self._number(share) for identity, share in {id(share): share for _, share in carried}.items()}
+        amounts = np.array([number[id(share)] for _, share in carried], dtype=np.int64)
         if not self.blocks:
             return Spots(np.full(len(links), -1), np.zeros_like(links), links, amounts, senders)
         firsts, sizes = (np.array(column, dtype=np.int64) for column in zip(*((block.first, block.size) for block in self.blocks)))
