@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -25,10 +26,14 @@ def link_use(links: pd.DataFrame, totals: pd.DataFrame, window: tuple[int, int])
     start, end = (np.clip(links[name].to_numpy(), *window) for name in ("start_ps", "end_ps"))
     seconds, rate = (end - start) / PS_PER_S, links["rate_bytes_s"].to_numpy()
     names = pd.Categorical(links["link"])
-    table = pd.DataFrame({"busy_s": seconds, "bytes": seconds * rate, "rate": np.where(seconds > 0, rate, 0)})
-    by_link = table.groupby(names.rename_categories(names.categories.astype(str)), observed=True)
+    by_link = pd.Series(np.where(seconds > 0, rate, 0)).groupby(names.rename_categories(names.categories.astype(str)), observed=True)
+    # By link and in the order of time, so that the sums do not depend on the order of rows.
+    code, order = names.codes, np.lexsort((links["start_ps"].to_numpy(), names.codes))
+    peak = by_link.max()
+    present = names.categories.astype(str).get_indexer(peak.index.astype(str))
+    sums = [np.bincount(code[order], weights=one[order], minlength=len(names.categories))[present] for one in (end - start, seconds * rate)]
+    moved = pd.DataFrame({"busy_s": sums[0] / PS_PER_S, "bytes": sums[1]}, index=peak.index)
     known = totals.assign(link=totals["link"].astype(str)).set_index("link")
-    moved = by_link[["busy_s", "bytes"]].sum()
     capacity = known["capacity_bytes_s"].reindex(moved.index).astype(float)
     span = (window[1] - window[0]) / PS_PER_S
     table = pd.DataFrame(
@@ -37,11 +42,11 @@ def link_use(links: pd.DataFrame, totals: pd.DataFrame, window: tuple[int, int])
             "kind": known["kind"].astype(str).reindex(moved.index).to_numpy(),
             "links": known["links"].reindex(moved.index).to_numpy(),
             "mean_utilization": (moved["bytes"] / capacity / span if span else 0 * capacity).to_numpy(),
-            "peak_utilization": (by_link["rate"].max() / capacity).to_numpy(),
+            "peak_utilization": (peak / capacity).to_numpy(),
             "busy_s": moved["busy_s"].to_numpy(),
         }
     )
-    return table[~capacity.isna().to_numpy()].reset_index(drop=True)
+    return table[~capacity.isna().to_numpy()].sort_values("link", ignore_index=True)
 
 
 def use_over_time(links: pd.DataFrame, totals: pd.DataFrame, window: tuple[int, int], bins: int = 60) -> pd.DataFrame:
@@ -74,7 +79,7 @@ def by_kind(use: pd.DataFrame) -> dict[str, dict[str, float]]:
     """By kind of link: the mean over its links in use, and the highest mean and peak of one."""
     return {
         str(kind): {
-            "mean_utilization": float(np.average(of["mean_utilization"], weights=of["links"])),
+            "mean_utilization": math.fsum((of["mean_utilization"] * of["links"]).tolist()) / int(of["links"].sum()),
             "busiest_utilization": float(of["mean_utilization"].max()),
             "peak_utilization": float(of["peak_utilization"].max()),
         }

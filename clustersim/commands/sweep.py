@@ -30,6 +30,7 @@ from clustersim.trace.files import check_writable
 
 _MOST_ROWS = 60
 _MOST_REASONS = 10
+_CURVES, _HEAT_MAPS, _TORNADO = _PICTURES = ("curves.png", "heatmap.png", "tornado.png")
 
 
 def sweep(options: argparse.Namespace) -> None:
@@ -42,8 +43,8 @@ def sweep(options: argparse.Namespace) -> None:
     with ProgressBar() as progress:
         done = run(settings.plan, workers(settings.plan.base, options.jobs, options.dask), folder, progress)
     frame = table(done)
-    paths = write_table(frame, folder)
     _check_metric(settings.metric, frame)
+    paths = write_table(frame, folder)
     paths += _draw(done, frame, settings.name, settings.metric, folder)
     if options.json:
         print_json(document(done))
@@ -124,16 +125,18 @@ def _draw(done: Sweep, frame: pd.DataFrame, name: str, metric: str | None, folde
     from clustersim.plots import sweep as pictures
 
     plan, paths = done.plan, []
+    for picture in _PICTURES:  # of an earlier sweep, whose table is no longer there
+        (folder / picture).unlink(missing_ok=True)
     title = f"{name}: {', '.join(field.path for field in plan.fields)}"
     axes = pictures.axis_fields(plan.fields)
     if axes and len(pictures.line_groups(frame, plan.fields, plan.zipped)) <= pictures.MAX_LINES:
         metrics = tuple(pictures.METRICS) if metric is None else (metric,)
-        path = folder / "curves.png"
+        path = folder / _CURVES
         paths.append(pictures.curves(frame, plan.fields, path, title=title, metrics=metrics, zipped=plan.zipped, knees=done.knees))
     if len(axes) > 1 and not plan.zipped:
-        paths.append(pictures.heat_maps(frame, plan.fields, folder / "heatmap.png", metric=metric or METRIC, title=title))
+        paths.append(pictures.heat_maps(frame, plan.fields, folder / _HEAT_MAPS, metric=metric or METRIC, title=title))
     if done.bars is not None:
-        paths.append(pictures.tornado_chart(done.bars, folder / "tornado.png", title=f"{name}: each by itself halved and doubled"))
+        paths.append(pictures.tornado_chart(done.bars, folder / _TORNADO, title=f"{name}: each by itself halved and doubled"))
     return paths
 
 

@@ -46,7 +46,7 @@ def label_of(metric: str) -> str:
 
 def axis_fields(fields: Sequence[Field]) -> list[Field]:
     """The fields that can be an axis: all values numbers, and more than one."""
-    return [field for field in fields if field.numeric and len(field.values) > 1]
+    return [field for field in fields if field.numeric and len(field.distinct().values) > 1]
 
 
 def line_groups(frame: pd.DataFrame, fields: Sequence[Field], zipped: bool) -> list[tuple[str, pd.DataFrame]]:

@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +47,35 @@ def read_plan(
     path = presets.find(str(reference), "schedules", Path(), "experiment", "EXPERIMENT")
     read = document.load(path).override(overrides, SHORT_FORMS)
     section = read.section("sweep", SWEEP_KEYS)
-    fields = {field.path: field for field in _of_file(read, section)}
-    given = _given(vary)
-    if len({field.path for field in given}) < len(given):
-        paths = ", ".join(field.path for field in given)
-        raise InputError(f"--vary: a path is given twice: {paths}; allowed: once, with all of its values")
-    fields |= {field.path: field for field in given}
+    fields = _by_path(_of_file(read, section), f"{path}: sweep.vary") | _by_path(_given(vary), "--vary")
+    _check_paths(fields)
     _check_strategies(fields.get(STRATEGY))
     if not fields and not tornado:
         raise InputError(f"--vary: nothing to vary; expected for example --vary {EXAMPLE}, or a section `sweep: {{vary: ...}}` in {path}")
     percent = tolerance_percent or section.number("tolerance_percent", TOLERANCE_PERCENT, high=1000)
-    plan = Plan(
-        base_of(read, path.parent), tuple(fields.values()), zipped or section.boolean("zip", False), percent / 100, knees, tornado
-    )
+    zipped = zipped or section.boolean("zip", False)
+    # Side by side a value may come again with another one of the other fields.
+    varied = tuple(field if zipped else field.distinct() for field in fields.values())
+    plan = Plan(base_of(read, path.parent), varied, zipped, percent / 100, knees, tornado)
     return Settings(plan, metric or section.text("metric", None, "a figure of the summary, for example step_time_s"), path.stem)
+
+
+def _by_path(fields: Sequence[Field], place: str) -> dict[str, Field]:
+    by_path = {field.path: field for field in fields}
+    if len(by_path) < len(fields):
+        paths = ", ".join(field.path for field in fields)
+        raise InputError(f"{place}: a path is given twice: {paths}; allowed: once, with all of its values")
+    return by_path
+
+
+def _check_paths(paths: Collection[str]) -> None:
+    """Of a mapping and a key inside it one would replace the other; what a sweep does is none of its points' inputs."""
+    for path in paths:
+        if path.partition(".")[0] == "sweep":
+            raise InputError(f"--vary {clipped(path)}: what a sweep does cannot be varied; allowed: any other key of the experiment")
+        inside = [other for other in paths if other.startswith(f"{path}.")]
+        if inside:
+            raise InputError(f"--vary: {clipped(inside[0])} is a part of {clipped(path)}; allowed: one of the two")
 
 
 def _check_strategies(field: Field | None) -> None:
@@ -74,7 +89,7 @@ def _check_strategies(field: Field | None) -> None:
 def _given(vary: Sequence[str] | Mapping[str, Any]) -> list[Field]:
     if isinstance(vary, Mapping):
         return [_field(path, values, f"vary: {path}") for path, values in vary.items()]
-    return [parse_field(text) for text in vary]
+    return [_in_full(parse_field(text)) for text in vary]
 
 
 def _of_file(read: Document, section: Section) -> list[Field]:
@@ -87,8 +102,14 @@ def _of_file(read: Document, section: Section) -> list[Field]:
 
 def _field(path: str, values: Any, place: str) -> Field:
     if not isinstance(values, (list, tuple)):
-        return field_of(path, split(_text(values, place)), place)
-    return field_of(path, [_text(value, place) for value in values], place)
+        return _in_full(field_of(path, split(_text(values, place)), place))
+    return _in_full(field_of(path, [_text(value, place) for value in values], place))
+
+
+def _in_full(field: Field) -> Field:
+    """``strategy=lga`` is short for ``strategy.name=lga``, as in a file; ``strategy={name: lga}`` stays what it is."""
+    short = field.path in SHORT_FORMS and not any(value.text.startswith("{") for value in field.values)
+    return replace(field, path=f"{field.path}.{SHORT_FORMS[field.path]}") if short else field
 
 
 def _text(value: Any, place: str) -> str:

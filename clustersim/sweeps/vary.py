@@ -17,7 +17,7 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from clustersim import units
@@ -86,7 +86,21 @@ class Field:
 
     def bare(self, number: float) -> str:
         """The same without the unit."""
-        return f"{number / self.scale:.4g}" if self.unit else str(number)
+        if not self.unit:
+            return str(number)
+        amount = number / self.scale
+        return f"{amount:.4g}" if abs(amount) < 9999.5 else f"{amount:.0f}"
+
+    def distinct(self) -> Field:
+        """Each value once, however it is written.
+
+        >>> [value.text for value in parse_field("network.bandwidth=1Gb/s,1000Mb/s,2Gb/s").distinct().values]
+        ['1Gb/s', '2Gb/s']
+        """
+        first: dict[int | float | str, Value] = {}
+        for value in self.values:
+            first.setdefault(value.plain, value)
+        return replace(self, values=tuple(first.values()))
 
 
 Point = Mapping[str, Value]
@@ -109,7 +123,7 @@ def parse_field(text: str, option: str = "--vary") -> Field:
 
 
 def field_of(path: str, parts: Sequence[str], place: str) -> Field:
-    """A field from the texts of its values and ranges; the same value twice counts once."""
+    """A field from the texts of its values and ranges."""
     if not parts or not all(path.split(".")):
         raise InputError(f"{place}: expected a path and at least one value, for example {EXAMPLE}")
     parts = [part.strip() for part in parts]
@@ -121,7 +135,7 @@ def field_of(path: str, parts: Sequence[str], place: str) -> Field:
     dimensions = {dimension_of(value.text) for value in values}
     if len(dimensions) > 1 and dimensions & set(units.EXAMPLES):
         raise InputError(f"{place}: the values are not all of one sort; allowed: units of one kind, for example {EXAMPLE}")
-    return Field(path, tuple({value.text: value for value in values}.values()), _unit(values[0].text))
+    return Field(path, tuple(values), _unit(values[0].text))
 
 
 def _unit(text: str) -> str:

@@ -96,6 +96,14 @@ def test_values_side_by_side_have_no_knees(small, cli):
     assert document["knees"] == [] and document["points"][0]["slowdown"] > document["points"][1]["slowdown"] >= 1
 
 
+def test_one_magnitude_in_two_units_and_no_picture_of_an_earlier_sweep(small, cli):
+    both = ("--vary", "network.bandwidth=1Gb/s,1000Mb/s,2Gb/s", "--vary", "batch.global=4,8")
+    assert cli("sweep", "e.yaml", *both, "--no-knees", "-o", "out").status == 0
+    assert Path("out/heatmap.png").exists() and len(Path("out/sweep.csv").read_text().splitlines()) == 1 + 2 * 2
+    assert cli("sweep", "e.yaml", "--zip", "--vary", "batch.global=8,8", "--vary", "strategy=lga,mpp", "-o", "out").status == 0
+    assert sorted(path.name for path in Path("out").iterdir()) == ["knees.json", "points.jsonl", "sweep.csv", "sweep.parquet"]
+
+
 def test_bandwidth_that_does_not_matter_has_no_knee(small, cli):
     result = cli("sweep", "e.yaml", "--set", "parallel={pipeline: 2}", "--vary", "network.bandwidth=1,2Gb/s", "-o", "out")
     assert "mpp has no knee (it takes no longer at 1,000 B/s: the bandwidth does not matter)" in result.out
@@ -117,6 +125,7 @@ def test_bandwidth_that_does_not_matter_has_no_knee(small, cli):
 )
 def test_wrong_input_is_one_line(small, cli, arguments, said):
     result = cli("sweep", "e.yaml", *arguments, *(() if "-o" in arguments else ("-o", "out")))
+    assert not Path("out/sweep.csv").exists()
     assert result.status == 2 and said in result.err and result.err.count("\n") == 1 and result.out == ""
 
 

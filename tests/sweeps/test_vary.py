@@ -1,5 +1,7 @@
 """Values and ranges as they are written, and grids of them."""
 
+import re
+
 import pytest
 
 from clustersim.errors import InputError
@@ -114,6 +116,7 @@ def test_the_caller_has_the_last_word(small):
         ("sweep:\n  vary:\n    batch.micro: 4..1\n", "e.yaml:8: sweep.vary.batch.micro: the range 4..1 is reversed"),
         ("sweep: {vary: {batch.micro: []}}\n", "at least one value"),
         ("sweep: {vary: {batch.micro: 2}, tolerance_percent: 0}\n", "e.yaml:6: sweep.tolerance_percent: expected a number above 0"),
+        ("sweep: {vary: {strategy: mpp, strategy.name: lga}}\n", "e.yaml: sweep.vary: a path is given twice"),
         ("sweep: {vary: {batch.micro: 2}, zip: 1}\n", "e.yaml:6: sweep.zip: expected true or false"),
         ("", "--vary: nothing to vary"),
     ],
@@ -134,3 +137,37 @@ def test_other_commands_take_a_file_with_a_sweep_and_refuse_its_unknown_keys(sma
 def test_a_path_twice_is_refused():
     with pytest.raises(InputError, match="given twice"):
         read_plan("pipeline-shapes", ["batch.global=8", "batch.global=16"])
+
+
+@pytest.mark.parametrize(
+    ("vary", "said"),
+    [
+        (["strategy.name=standard", "strategy=lga"], "given twice: strategy.name, strategy.name"),
+        (["strategy.name=standard", "strategy={name: lga}"], "strategy.name is a part of strategy; allowed: one of the two"),
+        (["model.layers=8,16", "model=x-32"], "model.layers is a part of model;"),
+        (["sweep.tolerance_percent=1,2"], "--vary sweep.tolerance_percent: what a sweep does cannot be varied"),
+    ],
+)
+def test_of_two_fields_none_replaces_the_other(vary, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        read_plan("pipeline-shapes", vary)
+
+
+def test_a_value_twice_is_one_point_of_a_grid_and_two_side_by_side():
+    grid = read_plan("pipeline-shapes", ["network.bandwidth=1Gb/s,1000Mb/s", "batch.micro=1,2,1"]).plan
+    assert [[value.text for value in field.values] for field in grid.fields] == [["1Gb/s"], ["1", "2"]]
+    pairs = read_plan("pipeline-shapes", ["batch.global=8,8,16", "batch.micro=1,2,2"], zipped=True).plan
+    points = combined(pairs.fields, pairs.zipped)
+    assert [(point["batch.global"].number, point["batch.micro"].number) for point in points] == [(8, 1), (8, 2), (16, 2)]
+
+
+def test_large_numbers_are_shown_in_full():
+    field = parse_field("network.bandwidth=1000Mb/s,10Gb/s")
+    assert [field.shown(bytes_s) for bytes_s in (1.25e8, 1.25e9, 29.3e9 / 8)] == ["1000 Mb/s", "10000 Mb/s", "29300 Mb/s"]
+
+
+def test_the_short_form_of_a_field_is_the_field(small):
+    assert [field.path for field in planned(small, "sweep: {vary: {strategy: [lga, mpp]}}\n").plan.fields] == ["strategy.name"]
+    assert [field.path for field in read_plan("pipeline-shapes", ["strategy={name: lga},{name: mpp}"]).plan.fields] == ["strategy"]
+    with pytest.raises(InputError, match="unknown strategy 'lgaa'"):
+        read_plan("e.yaml", ["strategy=mpp,lgaa"])
