@@ -64,7 +64,7 @@ def test_alike_copies_are_simulated_once_with_the_same_result(cluster, tensor, d
     assert check(text(cluster, tensor, data, pipeline, strategy)) == simulated
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     cluster=st.sampled_from(["dgx-a100", "dgx-1-v100", "pcie-ethernet", "paper-a100"]),
     tensor=st.sampled_from([1, 2, 4]),
@@ -83,7 +83,7 @@ def test_any_small_job_folds_exactly(cluster, tensor, data, pipeline, name, part
     check(text(cluster, tensor, data, pipeline, strategy, m, order=f"[{', '.join(order)}]", collectives=collectives))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     cluster=st.sampled_from(["dgx-a100", "pcie-ethernet", "dgx-h100-rail", "dgx-a100-fat-tree", "dragonfly-a100"]),
     name=st.sampled_from(["1f1b", "mpp", "zb-v", "dualpipe", "terapipe"]),
