@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from clustersim import units
-from clustersim.document import clipped
+from clustersim.document import clipped, shown
 from clustersim.errors import InputError
+from clustersim.trace.files import check_writable
 
 _LARGEST = 10**6
 _PART = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
+
+
+def output_folder(given: str | None, default: str) -> Path:
+    """The folder of ``-o``, made and tried; InputError when it cannot be written."""
+    name = default if given is None else given
+    if not name or not name.isprintable():
+        raise InputError(f"-o: expected a folder with a printable name, got {shown(name)}")
+    try:
+        check_writable(Path(name))
+    except InputError as error:
+        raise InputError(f"-o {error}") from None
+    return Path(name)
 
 
 def rank_numbers(option: str, text: str) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from clustersim import units
+from clustersim.commands.arguments import output_folder
 from clustersim.commands.output import ProgressLine, console, print_files, print_json, print_warnings
 from clustersim.document import clipped, nearest, shown
 from clustersim.errors import InputError
@@ -16,7 +17,6 @@ from clustersim.experiment import Experiment, check_unfolded, load
 from clustersim.read_strategy import FILE_SUFFIX
 from clustersim.schedule.strategy import PRESETS
 from clustersim.simulation import Run, simulate, title, write_run
-from clustersim.trace.files import check_writable
 
 
 
@@ -79,16 +79,8 @@ def _prepared(experiments: list[Experiment], options: argparse.Namespace, suffix
 
 
 def _folder(options: argparse.Namespace, suffix: str) -> Path:
-    given = options.output
-    if given is None:
-        given = f"runs/{Path(options.experiment).name.removesuffix('.yaml').removesuffix('.yml')}{suffix}"
-    if not given or not given.isprintable():
-        raise InputError(f"-o: expected a folder with a printable name, got {shown(given)}")
-    try:
-        check_writable(Path(given))
-    except InputError as error:
-        raise InputError(f"-o {error}") from None
-    return Path(given)
+    name = Path(options.experiment).name.removesuffix(".yaml").removesuffix(".yml")
+    return output_folder(options.output, f"runs/{name}{suffix}")
 
 
 def _simulate(experiment: Experiment, options: argparse.Namespace) -> Run:

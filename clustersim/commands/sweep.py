@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from clustersim import units
+from clustersim.commands.arguments import output_folder
 from clustersim.commands.output import console, print_files, print_json
 from clustersim.document import clipped, nearest, shown
 from clustersim.errors import InputError
@@ -26,7 +27,6 @@ from clustersim.sweeps.settings import METRIC, read_plan
 from clustersim.sweeps.table import document, table, write_table
 from clustersim.sweeps.tornado import Bar
 from clustersim.sweeps.vary import Field, Value
-from clustersim.trace.files import check_writable
 
 _MOST_ROWS = 60
 _MOST_REASONS = 10
@@ -39,7 +39,7 @@ def sweep(options: argparse.Namespace) -> None:
         options.experiment, options.vary, options.overrides, zipped=options.zip, tolerance_percent=options.tolerance,
         metric=options.metric, knees=not options.no_knees, tornado=options.tornado,
     )  # fmt: skip
-    folder = _folder(options.output, settings.name)
+    folder = output_folder(options.output, f"runs/{settings.name}-sweep")
     with ProgressBar() as progress:
         done = run(settings.plan, workers(settings.plan.base, options.jobs, options.dask), folder, progress)
     frame = table(done)
@@ -100,17 +100,6 @@ def _knee_text(knee: Knee, field: Field) -> str:
 
 def _said(field: Field, value: Value) -> str:
     return f"{field.path} {value.text if value.number is None else field.shown(value.number)}"
-
-
-def _folder(output: str | None, name: str) -> Path:
-    given = f"runs/{name}-sweep" if output is None else output
-    if not given or not given.isprintable():
-        raise InputError(f"-o: expected a folder with a printable name, got {shown(given)}")
-    try:
-        check_writable(Path(given))
-    except InputError as error:
-        raise InputError(f"-o {error}") from None
-    return Path(given)
 
 
 def _check_metric(metric: str | None, frame: pd.DataFrame) -> None:

@@ -10,7 +10,7 @@ from clustersim.analysis.overlap import rank_split, sweeps
 from clustersim.analysis.path import build_graph
 from clustersim.analysis.streams import read_ops, whole_window
 from clustersim.analysis.waits import find_activities
-from tests.analysis.test_path import JOB
+from tests.analysis.test_path import jobs
 from tests.analysis.test_streams import trace
 from tests.helpers import simulated, unit_cost
 
@@ -97,18 +97,7 @@ def test_measured_traces():
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_causes_add_up_in_any_window(data):
-    pipeline, replicas = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2))
-    text = JOB.format(
-        layers=2 * pipeline,
-        cluster=data.draw(st.sampled_from(["dgx-a100", "pcie-ethernet", "ideal"])),
-        pipeline=pipeline,
-        tensor=data.draw(st.integers(1, 2)),
-        data=replicas,
-        name=data.draw(st.sampled_from(["standard", "lga", "mpp", "gpipe"])),
-        partition=data.draw(st.sampled_from(["none", "optimizer", "parameters"])),
-        batch=data.draw(st.integers(1, 4)) * replicas,
-        extra="",
-    )
+    text, _ = data.draw(jobs())
     step = simulated(text, fold=data.draw(st.booleans())).trace
     begin, end = sorted(data.draw(st.tuples(*[st.integers(0, step.makespan_ps)] * 2)))
     whole = found(step)

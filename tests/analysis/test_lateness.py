@@ -12,7 +12,7 @@ from clustersim.analysis.answer_text import document, limits
 from clustersim.engine.simulate import simulate
 from clustersim.program.build import build_program
 from clustersim.trace.trace import from_outcome
-from tests.analysis.test_path import JOB
+from tests.analysis.test_path import jobs
 from tests.analysis.test_streams import trace
 from tests.helpers import parsed, simulated, unit_cost
 
@@ -158,18 +158,7 @@ def test_ranks_that_take_turns_are_not_named():
 @settings(max_examples=15)
 @given(st.data())
 def test_no_wait_is_lost(data):
-    pipeline, replicas = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2))
-    text = JOB.format(
-        layers=2 * pipeline,
-        cluster=data.draw(st.sampled_from(["dgx-a100", "pcie-ethernet", "ideal"])),
-        pipeline=pipeline,
-        tensor=data.draw(st.integers(1, 2)),
-        data=replicas,
-        name=data.draw(st.sampled_from(["standard", "lga", "mpp", "gpipe"])),
-        partition=data.draw(st.sampled_from(["none", "optimizer", "parameters"])),
-        batch=data.draw(st.integers(1, 4)) * replicas,
-        extra="",
-    )
+    text, pipeline = data.draw(jobs())
     fold = data.draw(st.booleans())
     step = simulated(text, fold).trace if fold else slowed(text, data.draw(st.integers(0, pipeline - 1)), 1.5)
     found = analyze(step)

@@ -140,6 +140,24 @@ batch: {{global: {batch}, micro: 1, sequence: 128}}
 """
 
 
+@st.composite
+def jobs(draw):
+    """A small job of :data:`JOB`, and its stages."""
+    pipeline, replicas = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    text = JOB.format(
+        layers=2 * pipeline,
+        cluster=draw(st.sampled_from(["dgx-a100", "pcie-ethernet", "ideal"])),
+        pipeline=pipeline,
+        tensor=draw(st.integers(1, 2)),
+        data=replicas,
+        name=draw(st.sampled_from(["standard", "lga", "mpp", "gpipe"])),
+        partition=draw(st.sampled_from(["none", "optimizer", "parameters"])),
+        batch=draw(st.integers(1, 4)) * replicas,
+        extra="",
+    )
+    return text, pipeline
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_path_and_slack_of_random_jobs(data):

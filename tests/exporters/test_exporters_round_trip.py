@@ -21,7 +21,7 @@ from clustersim.importers.exported import is_export, read_exports
 from clustersim.simulation import write_run
 from clustersim.trace.files import TABLES, RunData
 from clustersim.trace.trace import Trace
-from tests.exporters.samples import every_kind, run_of
+from tests.exporters.samples import DELAYED, every_kind, run_of
 from tests.helpers import simulated
 
 MODEL = "model: {layers: 8, hidden: 64, heads: 4}\ncluster: pcie-ethernet\nbatch: {global: 16, micro: 1, sequence: 128}\n"
@@ -34,15 +34,7 @@ JOBS = {
     "zb-v with context": MODEL + "parallel: {pipeline: 4, context: 2}\nstrategy: {name: zb-v}\n",
     "experts": EXPERTS + "parallel: {data: 4, expert: 4, tensor: 2}\nstrategy: {name: standard}\n",
     "offload, three steps": MODEL + "parallel: {data: 8}\nstrategy: {name: standard, offload: all}\nsteps: 3\n",
-    "without links": """
-model: {layers: 8, hidden: 64, heads: 4}
-cluster: ideal
-parallel: {pipeline: 4}
-strategy: {name: gpipe}
-batch: {global: 8, micro: 1, sequence: 128}
-cost: {forward: 1 s, backward: 3 s}
-link_delay: 5 s
-""",
+    "without links": DELAYED,
 }
 
 

@@ -78,54 +78,6 @@ def test_inline_with_one_expert_is_dense(experts):
     assert load(f"model: {{{shape}, {experts}}}") == load(f"model: {{{shape}}}")
 
 
-def test_inline_mixture_is_the_preset_of_that_shape():
-    text = (
-        "model: {name: mixtral-8x7b, layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, gated: true, vocab: 32000, "
-        "experts: 8, top_k: 2}"
-    )
-    assert load(text, sequence=32768) == preset("mixtral-8x7b")
-
-
-@pytest.mark.parametrize("shared, inner", [("shared_experts: 2", 192), ("shared_ffn: 100", 100), ("shared_experts: 0", 0)])
-def test_inline_mixture_with_everything(shared, inner):
-    model = load(
-        "model: {layers: 9, hidden: 64, heads: 4, ffn: 256, experts: 16, top_k: 3, expert_ffn: 96, dense_layers: 2, "
-        f"moe_every: 3, {shared}}}"
-    )
-    assert (model.experts, model.top_k, model.ffn, model.expert_ffn, model.shared_ffn) == (16, 3, 256, 96, inner)
-    assert [layer for layer in range(9) if model.is_moe(layer)] == [2, 5, 8]
-
-
-@pytest.mark.parametrize("experts", ["experts: 0", "experts: 1", "experts: 1, top_k: 1, moe_every: 1"])
-def test_inline_with_one_expert_is_dense(experts):
-    shape = "layers: 2, hidden: 64, heads: 8"
-    assert load(f"model: {{{shape}, {experts}}}") == load(f"model: {{{shape}}}")
-
-
-def test_inline_mixture_is_the_preset_of_that_shape():
-    text = (
-        "model: {name: mixtral-8x7b, layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, gated: true, vocab: 32000, "
-        "experts: 8, top_k: 2}"
-    )
-    assert load(text, sequence=32768) == preset("mixtral-8x7b")
-
-
-@pytest.mark.parametrize("shared, inner", [("shared_experts: 2", 192), ("shared_ffn: 100", 100), ("shared_experts: 0", 0)])
-def test_inline_mixture_with_everything(shared, inner):
-    model = load(
-        "model: {layers: 9, hidden: 64, heads: 4, ffn: 256, experts: 16, top_k: 3, expert_ffn: 96, dense_layers: 2, "
-        f"moe_every: 3, {shared}}}"
-    )
-    assert (model.experts, model.top_k, model.ffn, model.expert_ffn, model.shared_ffn) == (16, 3, 256, 96, inner)
-    assert [layer for layer in range(9) if model.is_moe(layer)] == [2, 5, 8]
-
-
-@pytest.mark.parametrize("experts", ["experts: 0", "experts: 1", "experts: 1, top_k: 1, moe_every: 1"])
-def test_inline_with_one_expert_is_dense(experts):
-    shape = "layers: 2, hidden: 64, heads: 8"
-    assert load(f"model: {{{shape}, {experts}}}") == load(f"model: {{{shape}}}")
-
-
 @pytest.mark.parametrize("place", ["near", "working folder"])
 def test_path_is_relative_to_the_experiment_then_to_the_working_folder(tmp_path, monkeypatch, place):
     (tmp_path / "small").mkdir()
@@ -183,60 +135,6 @@ def test_wrong_inline_value_is_refused_at_its_line(line, expected):
     keys = {"layers": "layers: 2", "hidden": "hidden: 64", "heads": "heads: 8"}
     keys[line.partition(":")[0]] = line
     text = "model:\n" + "".join(f"  {key}\n" for key in keys.values())
-    assert complaint(text).startswith(expected)
-
-
-@pytest.mark.parametrize(
-    "line, expected",
-    [
-        ("top_k: 9", "e.yaml:3: model.top_k: expected at most experts (8), got 9"),
-        ("top_k: 0", "e.yaml:3: model.top_k: expected a whole number from 1 to 100,000, got 0"),
-        ("top_k: two", "e.yaml:3: model.top_k: expected a whole number, got 'two'"),
-        ("experts: 1", "e.yaml:3: model.top_k: belongs to a mixture of experts; expected experts of 2 or more beside it, got 1"),
-        ("experts: 1000000", "e.yaml:4: model.experts: expected a whole number from 0 to 100,000, got 1000000"),
-        ("expert_ffn: 0", "e.yaml:5: model.expert_ffn: expected a whole number from 1"),
-        ("shared_experts: -1", "e.yaml:5: model.shared_experts: expected a whole number from 0"),
-        ("shared_ffn: 1.5", "e.yaml:5: model.shared_ffn: expected a whole number, got 1.5"),
-        ("dense_layers: 4", "e.yaml:5: model.dense_layers: expected a whole number from 0 to 3, got 4"),
-        ("dense_layers: true", "e.yaml:5: model.dense_layers: expected a whole number, got True"),
-        ("moe_every: 0", "e.yaml:5: model.moe_every: expected a whole number from 1 to 4, got 0"),
-        ("moe_every: 5", "e.yaml:5: model.moe_every: expected a whole number from 1 to 4, got 5"),
-        ("moe_freq: 2", "e.yaml:5: model.moe_freq: unknown key; did you mean"),
-        ("shared_ffn: 64\n  shared_experts: 1", "e.yaml:5: model.shared_ffn: expected shared_ffn or shared_experts, not both"),
-    ],
-)
-def test_wrong_value_of_an_inline_mixture_is_refused_at_its_line(line, expected):
-    keys = {"top_k": "top_k: 2", "experts": "experts: 8"}
-    keys[line.partition(":")[0]] = line
-    # Lines 3 to 5 are the keys under test, the shape follows.
-    text = "\nmodel:\n" + "".join(f"  {key}\n" for key in (*keys.values(), "layers: 4", "hidden: 64", "heads: 8"))
-    assert complaint(text).startswith(expected)
-
-
-@pytest.mark.parametrize(
-    "line, expected",
-    [
-        ("top_k: 9", "e.yaml:3: model.top_k: expected at most experts (8), got 9"),
-        ("top_k: 0", "e.yaml:3: model.top_k: expected a whole number from 1 to 100,000, got 0"),
-        ("top_k: two", "e.yaml:3: model.top_k: expected a whole number, got 'two'"),
-        ("experts: 1", "e.yaml:3: model.top_k: belongs to a mixture of experts; expected experts of 2 or more beside it, got 1"),
-        ("experts: 1000000", "e.yaml:4: model.experts: expected a whole number from 0 to 100,000, got 1000000"),
-        ("expert_ffn: 0", "e.yaml:5: model.expert_ffn: expected a whole number from 1"),
-        ("shared_experts: -1", "e.yaml:5: model.shared_experts: expected a whole number from 0"),
-        ("shared_ffn: 1.5", "e.yaml:5: model.shared_ffn: expected a whole number, got 1.5"),
-        ("dense_layers: 4", "e.yaml:5: model.dense_layers: expected a whole number from 0 to 3, got 4"),
-        ("dense_layers: true", "e.yaml:5: model.dense_layers: expected a whole number, got True"),
-        ("moe_every: 0", "e.yaml:5: model.moe_every: expected a whole number from 1 to 4, got 0"),
-        ("moe_every: 5", "e.yaml:5: model.moe_every: expected a whole number from 1 to 4, got 5"),
-        ("moe_freq: 2", "e.yaml:5: model.moe_freq: unknown key; did you mean"),
-        ("shared_ffn: 64\n  shared_experts: 1", "e.yaml:5: model.shared_ffn: expected shared_ffn or shared_experts, not both"),
-    ],
-)
-def test_wrong_value_of_an_inline_mixture_is_refused_at_its_line(line, expected):
-    keys = {"top_k": "top_k: 2", "experts": "experts: 8"}
-    keys[line.partition(":")[0]] = line
-    # Lines 3 to 5 are the keys under test, the shape follows.
-    text = "\nmodel:\n" + "".join(f"  {key}\n" for key in (*keys.values(), "layers: 4", "hidden: 64", "heads: 8"))
     assert complaint(text).startswith(expected)
 
 

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
-from matplotlib.figure import Figure
 
 from clustersim.plots.critical import path_of
 from clustersim.plots.gantt import gantt
@@ -27,13 +25,6 @@ TWO = trace_of(
     ],
     [(2, 0), (3, 2), (4, 3)],
 )  # fmt: skip
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, beside, **options: (figures.append(figure), beside.write_bytes(b"")))
-    return figures
 
 
 def line(axes):

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
 from clustersim.plots.gantt import gantt
 from clustersim.plots.memory import Holdings, holdings, in_window
@@ -31,13 +30,6 @@ MEMORY_TABLE = changes(
     (0, 0, 2, "weights"), (0, 1, 3, "activations"), (0, 2, -3, "activations"),
     (1, 0, 2, "weights"), (1, 1, 4, "activations"), (1, 3, 1, "buffers"), (1, 4, -1, "buffers"), (1, 4, -4, "activations"),
 )  # fmt: skip
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, beside, **options: (figures.append(figure), beside.write_bytes(b"")))
-    return figures
 
 
 def area(axes, kind):
