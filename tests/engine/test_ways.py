@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from clustersim.engine.events import Clock, Signal
 from clustersim.engine.links import Network
+from clustersim.engine.sharing import Crossing
 from clustersim.engine.ways import find_ways
 from clustersim.program.program import Links, Load, Phase
 
@@ -61,3 +62,13 @@ def test_links_that_are_left_out_change_nothing(capacities, paths, plan):
     ways = find_ways([*phases, *keeping], [capacity * 10**6 for capacity in capacities], kept)
     assert all(len(ways.ways[ways.way[number]].crossings) == len(path) for number, path in enumerate(paths))
     assert ends(capacities, phases, plan, carriers) == ends(capacities, [*phases, *keeping], plan, kept)
+
+
+def test_shares_of_other_flows_are_not_taken_for_known():
+    # Two flows on no full link, then one on link 1 with one unit left: both are told by the pairs (0, 1) and (1, 1).
+    links = Links(("0", "1"), ("network",) * 2, (GB, GB), (1, 1))
+    network = Network(Clock(), links, [Phase(0, (Load(link, Fraction(GB)),)) for link in range(2)])
+    first, second = network._bundles
+    first.count = second.count = 1
+    assert len(network._shares({first: (0, -1), second: (0, -1)}, [[], []], {})) == 2
+    assert len(network._shares({first: (0, -1)}, [[Crossing(1)]], {1: 1})) == 1
