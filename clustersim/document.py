@@ -22,7 +22,7 @@ import yaml
 from yaml.reader import ReaderError
 
 from clustersim import units
-from clustersim.errors import InputError
+from clustersim.errors import InputError, InvalidValueError
 
 MAX_FILE_BYTES = 500_000  # some seconds of reading; no file of this kind is near it
 _MAX_DEPTH = 40
@@ -47,8 +47,8 @@ class Document:
             path = path.rpartition(".")[0]
         return self.source
 
-    def error(self, path: str, message: str) -> NoReturn:
-        raise InputError(f"{self.place(path)}: {path + ': ' if path else ''}{message}")
+    def error(self, path: str, message: str, kind: type[InputError] = InputError) -> NoReturn:
+        raise kind(f"{self.place(path)}: {path + ': ' if path else ''}{message}")
 
     def section(self, path: str, keys: Sequence[str]) -> Section:
         """The mapping at ``path`` (``""`` for the whole file); absent reads as empty."""
@@ -110,6 +110,10 @@ class Section:
     def error(self, key: str, message: str) -> NoReturn:
         self.document.error(join(self.path, key), message)
 
+    def refuse(self, key: str, message: str) -> NoReturn:
+        """As :meth:`error`, for a value that the key can never have."""
+        self.document.error(join(self.path, key), message, InvalidValueError)
+
     def __contains__(self, key: str) -> bool:
         return self.data.get(key) is not None
 
@@ -131,21 +135,21 @@ class Section:
         if value is default:
             return value
         if not isinstance(value, str) or not value:
-            self.error(key, f"expected {expected}, got {shown(value)}")
+            self.refuse(key, f"expected {expected}, got {shown(value)}")
         if len(value) > _MAX_TEXT or not value.isprintable():
-            self.error(key, f"expected at most {_MAX_TEXT} printable characters, got {shown(value)}")
+            self.refuse(key, f"expected at most {_MAX_TEXT} printable characters, got {shown(value)}")
         return value
 
     def choice(self, key: str, allowed: Sequence[str], default: Any = _MISSING) -> str:
         value = self.text(key, default, f"one of {', '.join(allowed)}")
         if value is not default and value not in allowed:
-            self.error(key, f"unknown value {shown(value)}{nearest(value, allowed)}; allowed: {', '.join(allowed)}")
+            self.refuse(key, f"unknown value {shown(value)}{nearest(value, allowed)}; allowed: {', '.join(allowed)}")
         return value
 
     def boolean(self, key: str, default: Any = _MISSING) -> bool:
         value = self.raw(key, default, "true or false")
         if value is not default and not isinstance(value, bool):
-            self.error(key, f"expected true or false, got {shown(value)}")
+            self.refuse(key, f"expected true or false, got {shown(value)}")
         return value
 
     def integer(self, key: str, default: Any = _MISSING, minimum: int = 1, maximum: int = 10**12) -> int:
@@ -153,9 +157,9 @@ class Section:
         if value is default:
             return value
         if isinstance(value, bool) or not isinstance(value, int):
-            self.error(key, f"expected a whole number, got {shown(value)}")
+            self.refuse(key, f"expected a whole number, got {shown(value)}")
         if not minimum <= value <= maximum:
-            self.error(key, f"expected a whole number from {minimum} to {maximum:,}, got {shown(value)}")
+            self.refuse(key, f"expected a whole number from {minimum} to {maximum:,}, got {shown(value)}")
         return value
 
     def number(self, key: str, default: Any = _MISSING, low: float = 0.0, high: float = 1.0) -> float:
@@ -165,9 +169,9 @@ class Section:
         if value is default:
             return value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            self.error(key, f"expected a number, got {shown(value)}")
+            self.refuse(key, f"expected a number, got {shown(value)}")
         if not low < value <= high:
-            self.error(key, f"expected {expected}, got {shown(value)}")
+            self.refuse(key, f"expected {expected}, got {shown(value)}")
         return float(value)
 
     def quantity(self, key: str, dimension: str, default: Any = _MISSING, positive: bool = False) -> int | float:
@@ -178,10 +182,10 @@ class Section:
         try:
             parsed = units.parse(value, dimension)
         except ValueError as error:
-            self.error(key, str(error))
+            self.refuse(key, str(error))
         if parsed < 0 or (positive and parsed == 0):
             allowed = "more than zero" if positive else "zero or more"
-            self.error(key, f"must be {allowed}, got {value}; for example {units.EXAMPLES[dimension]}")
+            self.refuse(key, f"must be {allowed}, got {value}; for example {units.EXAMPLES[dimension]}")
         return parsed
 
 
@@ -278,7 +282,7 @@ def _read_yaml(text: str, place: Callable[[int], str], path: str) -> tuple[Any, 
             line, problem = text.count("\n", 0, error.position), f"character {chr(error.character)!r} is not allowed"
         else:
             line, problem = error.problem_mark.line, " ".join(f"{error.context or ''} {error.problem}".split())[:160]
-        raise InputError(f"{place(line)}: not valid YAML: {problem}") from None
+        raise InvalidValueError(f"{place(line)}: not valid YAML: {problem}") from None
 
 
 def _refuse_events(text: str, place: Callable[[int], str]) -> None:

@@ -22,17 +22,20 @@ from types import MappingProxyType
 
 from clustersim import document, presets
 from clustersim.cluster.faults import link_number, without_links
-from clustersim.cluster.load import load_cluster
+from clustersim.cluster.load import BASE, inline_topology, load_cluster
 from clustersim.cluster.rates import OVERRIDE_KEYS
 from clustersim.cluster.spec import LINK_KINDS, Cluster
 from clustersim.collectives.algorithms import ALGORITHMS, able
 from clustersim.collectives.layout import lay_out
+from clustersim.compute.calibration import Calibration
+from clustersim.compute.durations import Durations
 from clustersim.document import Document, Section
 from clustersim.model.flops import RECOMPUTE
 from clustersim.model.load import load_model
 from clustersim.model.memory import PRECISIONS
 from clustersim.model.spec import Model
 from clustersim.program.grid import Grid
+from clustersim.read_cost import FixedCost, read_cost
 from clustersim.read_grid import MAX_GPUS, PARALLEL_KEYS, check_experts, degrees_text, read_grid, with_shards
 from clustersim.read_strategy import OF_ONE_STRATEGY, read_strategy, schedule_of
 from clustersim.schedule.actions import Schedule
@@ -42,14 +45,13 @@ from clustersim.units import to_ps
 from clustersim.variability import Variability, read_variability
 
 KEYS = (
-    "model", "cluster", "nodes", "parallel", "strategy", "batch", "precision", "recompute", "steps", "cost", "collectives",
+    "model", "cluster", "nodes", "parallel", "strategy", "batch", "precision", "recompute", "steps", "software", "cost", "collectives",
     "link_delay", "variability", "granularity", *LINK_KINDS, "sweep",
 )  # fmt: skip
-SHORT_FORMS = MappingProxyType({"strategy": "name"})
+SHORT_FORMS = MappingProxyType({"strategy": "name", "cluster": BASE})
 SWEEP_KEYS = ("vary", "zip", "tolerance_percent", "metric")
 _MODEL = "the name of a model, a path to a config.json, or a mapping with layers, hidden, heads"
 _CLUSTER = "the name of a cluster or a path to a topology file"
-_PEAK = "peak"
 
 MAX_LAYER_PASSES = 200_000
 MAX_UNFOLDED_PASSES = 5_000_000
@@ -57,21 +59,9 @@ MAX_UNFOLDED_PASSES = 5_000_000
 
 
 @dataclass(frozen=True)
-class FixedCost:
-    """Seconds per layer and micro-batch, of one reduction or gather of a layer (None: the links decide), of a rank's optimizer."""
-
-    forward_s: float
-    backward_s: float
-    input_s: float
-    weight_s: float
-    reduce_s: float | None
-    gather_s: float | None
-    optimizer_s: float
-
-
-@dataclass(frozen=True)
 class Experiment:
-    """One optimizer step to simulate. ``cost`` is None for the model's own, ``"peak"``, or fixed times.
+    """One optimizer step to simulate. ``cost`` is fixed times, ``"peak"``, or None: then kernels take what ``durations`` says under a
+    ``calibration`` of GPU and software, or every FLOP as long as the GPU's efficiency says where these are None too.
 
     ``slow_links`` has the part of its capacity that a link of the cluster has left. ``warnings`` are sentences for the user; ``document`` is
     what was read, with overrides.
@@ -91,6 +81,8 @@ class Experiment:
     precision: str
     recompute: str
     cost: str | FixedCost | None
+    calibration: Calibration | None
+    durations: Durations | None
     collectives: str
     granularity: str
     variability: Variability
@@ -147,7 +139,7 @@ def parse(read: Document, near: Path) -> Experiment:
     cluster, slow_links = _disturbed(top, _read_cluster(top, grid, near), variability)
     precision = top.choice("precision", PRECISIONS, "bf16" if "bf16" in cluster.gpu.peak_flop_s else "fp16")
     _check_tensor(top, grid, cluster, model)
-    cost = _read_cost(top)
+    cost, calibration, durations = read_cost(top, cluster.gpu, precision, near)
     if not isinstance(cost, FixedCost) and precision not in cluster.gpu.peak_flop_s:
         known = ", ".join(name for name in PRECISIONS if name in cluster.gpu.peak_flop_s)
         top.error("precision", f"{cluster.gpu.name} has no peak for {precision}; allowed: {known}")
@@ -178,6 +170,8 @@ def parse(read: Document, near: Path) -> Experiment:
         precision=precision,
         recompute=top.choice("recompute", RECOMPUTE, "none"),
         cost=cost,
+        calibration=calibration,
+        durations=durations,
         collectives=collectives,
         granularity=top.choice("granularity", GRANULARITIES, "kernel"),
         variability=variability,
@@ -207,9 +201,9 @@ def _check_passes(read: Document, layers: int, micro_batches: int, copies: int) 
 def _read_cluster(top: Section, grid: Grid, near: Path) -> Cluster:
     read = top.document
     nodes = top.integer("nodes", None, maximum=10**6)
-    reference = top.text("cluster", expected=_CLUSTER)
+    inline = isinstance(top.raw("cluster", expected=_CLUSTER), Mapping)
     cluster = load_cluster(
-        reference,
+        inline_topology(read, "cluster", near) if inline else top.text("cluster", expected=_CLUSTER),
         gpus=grid.ranks if nodes is None else 1,
         nodes=nodes,
         overrides={kind: top.section(kind, OVERRIDE_KEYS[kind]) for kind in LINK_KINDS if kind in top},
@@ -269,25 +263,6 @@ def _check_tensor(top: Section, grid: Grid, cluster: Cluster, model: Model) -> N
         top.document.error(
             "parallel.tensor", f"{grid.tensor} does not divide the {model.heads} heads of {model.name}; allowed: {allowed}"
         )
-
-
-def _read_cost(top: Section) -> str | FixedCost | None:
-    value = top.raw("cost", None)
-    if value is None or value == _PEAK:
-        return value
-    if not isinstance(value, dict):
-        top.error("cost", f"expected {_PEAK}, or a mapping with forward and backward, got {document.shown(value)}")
-    cost = top.section("cost", ("forward", "backward", "input", "weight", "reduce", "gather", "optimizer"))
-    forward_s, backward_s = cost.quantity("forward", "time"), cost.quantity("backward", "time")
-    return FixedCost(
-        forward_s=forward_s,
-        backward_s=backward_s,
-        input_s=cost.quantity("input", "time", backward_s / 2),
-        weight_s=cost.quantity("weight", "time", backward_s / 2),
-        reduce_s=cost.quantity("reduce", "time", None),
-        gather_s=cost.quantity("gather", "time", None),
-        optimizer_s=cost.quantity("optimizer", "time", 0.0),
-    )
 
 
 def _collective_warnings(algorithm: str, strategy: Strategy, cluster: Cluster, grid: Grid) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from clustersim.document import clipped, nearest, shown
-from clustersim.errors import InputError
+from clustersim.errors import InvalidValueError
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -27,7 +27,7 @@ def names(kind: str) -> list[str]:
 def find(reference: str, kind: str, near: Path, what: str, place: str) -> Path:
     """The file that ``reference`` means: a preset's name, or a path (relative to ``near``, then to the working folder).
 
-    InputError at ``place`` when there is none, with the nearest preset.
+    InvalidValueError at ``place`` when there is none, with the nearest preset.
     """
     looks_like_path = "/" in reference or reference.endswith((".yaml", ".yml", ".json"))
     candidates = (near / reference, Path(reference)) if looks_like_path else ()
@@ -41,8 +41,8 @@ def find(reference: str, kind: str, near: Path, what: str, place: str) -> Path:
     if looks_like_path:
         found = _kind_of(candidates[0]) or _kind_of(candidates[1])
         problem = f"{clipped(reference)} is {found}, not a file" if found else f"no such {what} file: {clipped(reference)}"
-        raise InputError(f"{place}: {problem}; {allowed}")
-    raise InputError(f"{place}: unknown {what} {shown(reference)}{nearest(reference, known)}; {allowed}{_hint(reference)}")
+        raise InvalidValueError(f"{place}: {problem}; {allowed}")
+    raise InvalidValueError(f"{place}: unknown {what} {shown(reference)}{nearest(reference, known)}; {allowed}{_hint(reference)}")
 
 
 def _kind_of(path: Path) -> str:

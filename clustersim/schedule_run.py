@@ -66,7 +66,8 @@ def run_alone(schedule: Schedule, times: Times) -> Trace:
     parts = schedule.stages / schedule.ranks * schedule.slices
     passes = (time / parts for time in (times.forward_s, times.backward_s, times.input_s, times.weight_s))
     layer = fixed_layer(*passes, halves=False)
-    costs = Costs((layer,) * schedule.stages, dict.fromkeys(layer, ()), reduce_ps=0, gather_ps=0)
+    nothing = dict.fromkeys(layer, ())
+    costs = Costs((layer,) * schedule.stages, nothing, nothing, reduce_ps=0, gather_ps=0)
     traffic = Traffic(message_bytes=1, layer_bytes=(1,) * schedule.stages)
     p = schedule.ranks
     cluster = load_cluster(

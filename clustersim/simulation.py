@@ -16,10 +16,11 @@ from clustersim.analysis.summary import StepFacts, link_totals, summarize
 from clustersim.engine.simulate import Progress
 from clustersim.engine.simulate import simulate as run_program
 from clustersim.errors import InputError
-from clustersim.experiment import Experiment, FixedCost
+from clustersim.experiment import Experiment
 from clustersim.model.flops import hardware_flops, model_flops
 from clustersim.program.build import build_program
 from clustersim.program.program import Program
+from clustersim.read_cost import FixedCost
 from clustersim.trace.files import write_trace, write_whole
 from clustersim.trace.granularity import coarsened
 from clustersim.trace.trace import Trace, from_outcome

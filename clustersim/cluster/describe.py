@@ -56,6 +56,7 @@ def describe(cluster: Cluster) -> dict[str, Any]:
         "gpu": {
             "name": gpu.name,
             "memory_bytes": gpu.memory_bytes,
+            "usable_memory_bytes": gpu.usable_memory_bytes,
             "memory_bandwidth_bytes_s": gpu.memory_bandwidth_bytes_s,
             "peak_flop_s": dict(gpu.peak_flop_s),
             "efficiency": gpu.efficiency,
@@ -81,10 +82,10 @@ def tables(cluster: Cluster, data: Mapping[str, Any] | None = None) -> list[Tabl
     rows = [
         ("nodes x GPUs", f"{data['nodes']} x {data['gpus_per_node']} = {data['gpus']}"),
         ("GPU", gpu["name"]),
-        ("memory", units.size_text(gpu["memory_bytes"])),
+        ("memory", f"{units.size_text(gpu['memory_bytes'])}, usable {units.size_text(gpu['usable_memory_bytes'])}"),
         ("memory bandwidth", units.bandwidth_text(gpu["memory_bandwidth_bytes_s"])),
         *((f"peak {precision}", units.flops_text(peak)) for precision, peak in gpu["peak_flop_s"].items()),
-        ("efficiency of matrix products", f"{gpu['efficiency']:.3g} of the peak"),
+        ("efficiency", "by shape, from its calibrations" if gpu["efficiency"] is None else f"{gpu['efficiency']:.3g} of the peak"),
         ("NVLink per GPU, each direction", units.bandwidth_text(data["nvlink_per_gpu_bytes_s"])),
         ("devices", ", ".join(f"{count} {kind}" for kind, count in data["devices"].items())),
     ]

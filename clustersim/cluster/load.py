@@ -8,23 +8,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from clustersim import document, presets
+from clustersim.cluster import gpus as sheets
 from clustersim.cluster import network as networks
 from clustersim.cluster import node as one_node
 from clustersim.cluster.explicit import nodes_of, read_wiring
 from clustersim.cluster.links import LINK_KINDS
 from clustersim.cluster.rates import LINK_KEYS, NETWORK_KEYS, OVERRIDE_KEYS, Overrides, refuse_absent, refuse_keys
-from clustersim.cluster.spec import PRECISIONS, Cluster, Gpu
+from clustersim.cluster.spec import Cluster, Gpu
 from clustersim.collectives.algorithms import ALGORITHMS
 from clustersim.collectives.protocols import read_protocols
-from clustersim.document import Section
+from clustersim.document import Document, Section
 from clustersim.errors import InputError
 
-__all__ = ["LINK_KEYS", "NETWORK_KEYS", "OVERRIDE_KEYS", "check_cluster", "load_cluster"]
+__all__ = ["LINK_KEYS", "NETWORK_KEYS", "OVERRIDE_KEYS", "check_cluster", "inline_topology", "load_cluster"]
+
+BASE = "base"
+"""In an inline cluster, the preset or file whose keys hold where the mapping has none."""
 
 _KEYS = ("name", "description", "ideal", "gpu", "node", "network", "devices", "links", "collectives")
 _LEAST_IN_SWITCH = 0.001
@@ -59,8 +65,33 @@ class _Read:
         raise InputError(f"{place}: cluster {cluster.name}: {a} cannot reach {b} over any links{hint}")
 
 
+def inline_topology(read: Document, path: str, near: Path) -> Document:
+    """The topology in the mapping at the top-level key ``path`` of an experiment, put over that which its key ``base`` names.
+
+    >>> read = Document({"cluster": {"base": "dgx-h100", "gpu": {"memory": "141 GB"}}}, "experiment.yaml")
+    >>> topology = inline_topology(read, "cluster", Path("."))
+    >>> topology.data["gpu"]["memory"], topology.data["gpu"]["name"], topology.data["node"]["gpus"]
+    ('141 GB', 'H100-SXM5-80GB', 8)
+    """
+    own = read.section(path, (BASE, *_KEYS))
+    lines = {key.removeprefix(f"{path}."): line for key, line in read.lines.items() if key.startswith(f"{path}.")}
+    data = {key: value for key, value in own.data.items() if key != BASE}
+    reference = own.text(BASE, None, "the name of a cluster or a path to a topology file")
+    if reference is None:
+        return Document({"name": "inline", **data}, f"{read.place(path)}: {path}", lines)
+    file = presets.find(reference, "topologies", near, "cluster", f"{read.place(f'{path}.{BASE}')}: {path}")
+    under = document.load(file)
+    return Document(_over({"name": file.stem, **under.data}, data), under.source, {**under.lines, **lines})
+
+
+def _over(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``over`` where it has a key, mapping inside mapping; elsewhere ``under``."""
+    inside = [key for key, value in over.items() if isinstance(value, Mapping) and isinstance(under.get(key), Mapping)]
+    return {**under, **over, **{key: _over(under[key], over[key]) for key in inside}}
+
+
 def load_cluster(
-    reference: str,
+    reference: str | Document,
     *,
     gpus: int,
     nodes: int | None,
@@ -69,7 +100,7 @@ def load_cluster(
     place: str,
     link_delay_ps: int = 0,
 ) -> Cluster:
-    """The cluster of a preset or a topology file (relative to ``near``), large enough for ``gpus`` GPUs.
+    """The cluster of a preset, a topology file (relative to ``near``) or a topology, large enough for ``gpus`` GPUs.
 
     Without ``nodes`` it has as many as the GPUs need; a file that lists all devices has those. ``overrides`` maps a link kind
     to a section of another file whose keys (``OVERRIDE_KEYS``) replace those of all links of that kind; the bandwidth of
@@ -80,7 +111,9 @@ def load_cluster(
         raise InputError(f"{place}: a cluster needs at least 1 GPU, got {gpus}")
     if nodes is not None and nodes <= 0:
         raise InputError(f"{place}: a cluster needs at least 1 node, got {nodes}")
-    read = _read(presets.find(reference, "topologies", near, "cluster", place), overrides)
+    if not isinstance(reference, Document):
+        reference = document.load(presets.find(reference, "topologies", near, "cluster", place))
+    read = _read(reference, overrides)
     one = read.cluster
     if one.ideal:
         nodes = nodes or 1
@@ -107,16 +140,16 @@ def check_cluster(reference: str | Path) -> Cluster:
     """
     reference = str(reference)
     path = presets.find(reference, "topologies", Path(), "cluster", reference)
-    read = _read(path, {})
+    read = _read(document.load(path), {})
     cluster = read.sized(read.cluster.fabric.least_nodes if read.cluster.nic_of_gpu else 1)
     read.check_connected(cluster, str(path))
     return cluster
 
 
-def _read(path: Path, overrides: Overrides) -> _Read:
-    top = document.load(path).section("", _KEYS)
-    name, description = top.text("name", path.stem), top.text("description", "")
-    gpu = _read_gpu(top.section("gpu", ("name", "memory", "memory_bandwidth", "peak", "efficiency")))
+def _read(topology: Document, overrides: Overrides) -> _Read:
+    top = topology.section("", _KEYS)
+    name, description = top.text("name", Path(topology.source).stem), top.text("description", "")
+    gpu = _read_gpu(top)
     if top.boolean("ideal", False):
         sections = ("node", "network", "devices", "links", "collectives")
         refuse_keys(top, sections, "an ideal cluster has no links: leave this section out, or `ideal: true`")
@@ -203,14 +236,7 @@ def _read_nodes(top: Section, bare: Cluster, overrides: Overrides) -> Cluster:
     )
 
 
-def _read_gpu(section: Section) -> Gpu:
-    peak = section.section("peak", PRECISIONS)
-    if not peak.data:
-        section.error("peak", f"give the peak of at least one precision: {', '.join(PRECISIONS)}")
-    return Gpu(
-        name=section.text("name"),
-        peak_flop_s={precision: peak.quantity(precision, "compute", positive=True) for precision in peak.data},
-        memory_bytes=section.quantity("memory", "size", positive=True),
-        memory_bandwidth_bytes_s=section.quantity("memory_bandwidth", "bandwidth", positive=True),
-        efficiency=section.number("efficiency"),
-    )
+def _read_gpu(top: Section) -> Gpu:
+    """A GPU that comes with the product, by name, with what is said otherwise; or one described in full, with an efficiency."""
+    given = top.section("gpu", sheets.MAPPING_KEYS)
+    return sheets.read_gpu(sheets.completed(given))

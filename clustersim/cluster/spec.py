@@ -38,14 +38,20 @@ _MAX_CACHED = 200_000  # some hundred MB of routes
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU: ``peak_flop_s`` maps a precision to dense FLOP/s; ``efficiency`` is the share of it that a transformer
-    layer's matrix products reach."""
+    """One GPU: ``peak_flop_s`` maps a precision to dense FLOP/s; of its memory a job can have ``usable_memory_bytes``.
+
+    ``efficiency`` is the share of the peak that everything computed reaches; where it is None the calibrations of the GPU of
+    this name say what a kernel reaches, under ``software`` where the experiment names no other.
+    """
 
     name: str
     peak_flop_s: Mapping[str, float]
     memory_bytes: int
     memory_bandwidth_bytes_s: int
-    efficiency: float
+    usable_memory_bytes: int
+    efficiency: float | None = None
+    multiprocessors: int | None = None
+    software: str | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clustersim.document import Document, Section, shown
+from clustersim.errors import InvalidValueError
 from clustersim.model import huggingface
 from clustersim.model.presets import preset
 from clustersim.model.shape import MAX_EXPERTS, MAX_SIZE, read_shape, read_top_k
@@ -36,16 +37,16 @@ def load_model(value: Any, document: Document, path: str, near: Path, sequence: 
     if isinstance(value, Mapping):
         return _inline(document, path, sequence)
     if not isinstance(value, str):
-        document.error(path, f"expected the name of a model, a path to a config.json, or a mapping, got {shown(value)}")
+        document.error(path, f"expected the name of a model, a path to a config.json, or a mapping, got {shown(value)}", InvalidValueError)
     if "/" in value or value.endswith(".json"):
         for candidate in (near / value, Path(value)):
             if os.path.isfile(candidate):
                 return huggingface.load_config(candidate)
-        document.error(path, f"no such model file: {shown(value)}")
+        document.error(path, f"no such model file: {shown(value)}", InvalidValueError)
     try:
         return preset(value)
     except ValueError as error:
-        document.error(path, str(error))
+        document.error(path, str(error), InvalidValueError)
 
 
 def _inline(document: Document, path: str, sequence: int | None) -> Model:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from clustersim.experiment import Experiment, FixedCost
-from clustersim.model.flops import head_forward_flops, layer_forward_flops
+from clustersim.experiment import Experiment
 from clustersim.model.memory import dispatch_bytes, state_bytes
-from clustersim.program.costs import Block, Costs, Names, Segments, fixed_layer, head_segments, layer_segments, overlapped
+from clustersim.program.blocks import embedding_of, head_of, layer_blocks
+from clustersim.program.costs import Costs, Segments, embedding_segments, fixed_layer, head_segments, layer_segments, overlapped
 from clustersim.program.instantiate import instantiate
 from clustersim.program.lower import lower
 from clustersim.program.memory import memory_sizes, rank_layer_parameters, rank_parameters
 from clustersim.program.program import Program
 from clustersim.program.traffic import Inner, Traffic
+from clustersim.read_cost import FixedCost
 from clustersim.schedule.strategy import OPTIMIZER_AWAY
 from clustersim.units import to_ps
 
@@ -40,56 +41,29 @@ def build_costs(experiment: Experiment) -> Costs:
         return Costs(
             layers=(fixed,) * layers,
             head=dict.fromkeys(fixed, ()),
+            embedding=dict.fromkeys(fixed, ()),
             reduce_ps=None if cost.reduce_s is None else to_ps(cost.reduce_s),
             gather_ps=None if cost.gather_s is None else to_ps(cost.gather_s),
             optimizer_ps=(to_ps(cost.optimizer_s),) * experiment.schedule.ranks,
         )
-    gpu = experiment.cluster.gpu
-    flop_s = gpu.peak_flop_s[experiment.precision] * (1.0 if cost == "peak" else gpu.efficiency)
+    gpu, calibration = experiment.cluster.gpu, experiment.calibration
+    durations = experiment.durations
+    flop_s = gpu.peak_flop_s[experiment.precision] * (1.0 if cost == "peak" else gpu.efficiency or 1.0)
+    beside_weights = calibration is not None and calibration.software.beside_weights
     of_kind = {
-        moe: _with_async(layer_segments(_blocks(experiment, moe), experiment.recompute, flop_s, experiment.strategy.keep_recomputed), experiment)
-        for moe in (False, True)
+        moe: _with_async(
+            layer_segments(layer_blocks(experiment, durations, flop_s, moe), experiment.recompute, experiment.strategy.keep_recomputed, beside_weights),
+            experiment,
+        )
+        for moe in {experiment.model.is_moe(number) for number in range(layers)}
     }
-    head = head_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence) / _parts(experiment)
+    no_optimizer = cost == "peak" or experiment.strategy.offload in OPTIMIZER_AWAY
     return Costs(
         layers=tuple(of_kind[experiment.model.is_moe(number)] for number in range(layers)),
-        head=head_segments(head, flop_s),
-        optimizer_ps=() if cost == "peak" or experiment.strategy.offload in OPTIMIZER_AWAY else tuple(_optimizer_ps(experiment, rank) for rank in range(experiment.schedule.ranks)),
+        head=head_segments(head_of(experiment, durations, flop_s)),
+        embedding=embedding_segments(embedding_of(experiment, durations)),
+        optimizer_ps=() if no_optimizer else tuple(_optimizer_ps(experiment, rank) for rank in range(experiment.schedule.ranks)),
     )
-
-
-def _parts(experiment: Experiment) -> int:
-    """Ranks and slices that the work on one micro-batch is divided over."""
-    return experiment.grid.tensor * experiment.grid.context * experiment.schedule.slices
-
-
-def _blocks(experiment: Experiment, moe: bool) -> list[Block]:
-    """The attention and the MLP (of a mixture: router and shared experts, then the routed ones) of a rank, with their collectives.
-
-    Tensor parallelism reduces behind each block and, in the backward, at its entry (arXiv 1909.08053); with sequence parallelism the
-    reduction leaves each rank its part, which the next block gathers (arXiv 2205.05198). Context ranks pass keys and values
-    around beside the attention, in the backward their gradients too (ring attention, arXiv 2310.01889). Expert parallelism sends
-    each token to the ranks of its experts and back (GShard, arXiv 2006.16668).
-    """
-    layer = layer_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence, moe=moe)
-    parts, grid = _parts(experiment), experiment.grid
-    enter: tuple[Names, Names] = ((), ())
-    leave: tuple[Names, Names] = ((), ())
-    if grid.tensor > 1:
-        enter, leave = ((), ("all_reduce",)), (("all_reduce",), ())
-        if experiment.sequence_parallel:
-            enter, leave = (("all_gather",), ("reduce_scatter",)), (("reduce_scatter",), ("all_gather",))
-    beside: tuple[Names, Names] = (("pass_keys",), ("pass_keys", "return_gradients")) if grid.context > 1 else ((), ())
-    attention = Block("attention", layer.attention / parts, layer.attention_core / parts, enter, leave, beside)
-    if not moe:
-        return [attention, Block("mlp", layer.mlp / parts, 0.0, enter, leave)]
-    sent: Names = ("dispatch",) if grid.expert > 1 else ()
-    back = ((*sent, *leave[0]), (*leave[1], *sent))
-    return [
-        attention,
-        Block("mlp", layer.mlp / parts, 0.0, enter),
-        Block("experts", layer.experts / parts, 0.0, (sent, sent), back),
-    ]
 
 
 def _with_async(layer: dict[str, Segments], experiment: Experiment) -> dict[str, Segments]:
@@ -99,12 +73,18 @@ def _with_async(layer: dict[str, Segments], experiment: Experiment) -> dict[str,
 
 
 def _optimizer_ps(experiment: Experiment, rank: int) -> int:
-    """Adam reads the gradient and its state, and writes the state and the weights: their bytes at the bandwidth of the memory."""
+    """Adam's bytes at the bandwidth of the memory.
+
+    It reads the gradient and its state, and writes the state and the weights; software moves more, for the norm of the gradients
+    and in kernels of their own.
+    """
     state, (dense, experts) = state_bytes(experiment.precision), rank_parameters(experiment, rank)
     if experiment.strategy.partition != "none":
         dense, experts = -(-dense // experiment.grid.shards), -(-experts // experiment.grid.size("expert_data"))
-    moved = (dense + experts) * (state.gradients + 2 * state.optimizer + state.weights)
-    return to_ps(moved / experiment.cluster.gpu.memory_bandwidth_bytes_s)
+    bandwidth_bytes_s, calibration = experiment.cluster.gpu.memory_bandwidth_bytes_s, experiment.calibration
+    if calibration is None:
+        return to_ps((dense + experts) * (state.gradients + 2 * state.optimizer + state.weights) / bandwidth_bytes_s)
+    return to_ps((dense + experts) * calibration.software.optimizer_bytes / (bandwidth_bytes_s * calibration.memory_efficiency))
 
 
 def build_traffic(experiment: Experiment) -> Traffic:

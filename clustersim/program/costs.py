@@ -27,16 +27,28 @@ class Segment(NamedTuple):
 Segments = tuple[Segment, ...]
 
 
+class Work(NamedTuple):
+    """What one rank computes without a break, and how long it takes."""
+
+    flops: float = 0.0
+    seconds: float = 0.0
+
+
+NOTHING = Work()
+
+
 class Block(NamedTuple):
-    """A part of a layer: its forward FLOPs on one rank, and of these those without weights (the core of the attention).
+    """A part of a layer on one rank: its forward, the two halves of its backward, and of the forward what has no weights (``core``).
 
     ``enter`` and ``leave`` are the collectives before and behind it in the forward, and what they are in the backward, where the
     two change places; ``beside`` those beside its forward, and its backward.
     """
 
     part: str
-    flops: float
-    core: float = 0.0
+    forward: Work
+    input: Work
+    weight: Work
+    core: Work = NOTHING
     enter: tuple[Names, Names] = ((), ())
     leave: tuple[Names, Names] = ((), ())
     beside: tuple[Names, Names] = ((), ())
@@ -44,7 +56,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Costs:
-    """Segments by the kind of action, of each layer (backwards with their recompute first), and of the logits and the loss.
+    """Segments by the kind of action, of each layer (backwards with their recompute first), of the logits and the loss, of the embedding.
 
     ``reduce_ps`` and ``gather_ps`` fix the time of one layer's gradient reduction and parameter gather; None leaves it to the links.
     ``optimizer_ps`` is by pipeline rank, of a step.
@@ -52,14 +64,23 @@ class Costs:
 
     layers: tuple[Mapping[str, Segments], ...]
     head: Mapping[str, Segments]
+    embedding: Mapping[str, Segments]
     reduce_ps: int | None = None
     gather_ps: int | None = None
     optimizer_ps: tuple[int, ...] = ()
 
     def segments(self, kind: str, layer: int) -> Segments:
-        """Of an action F, B, I or W through one layer; the backward of the last begins with the logits and the loss."""
-        own = self.layers[layer][kind]
-        return own if layer < len(self.layers) - 1 else self.head[kind] + own
+        """Of an action F, B, I or W through one layer.
+
+        The forward of the first begins with the embedding and its backward ends there; the backward of the last begins with the
+        logits and the loss.
+        """
+        segments = self.layers[layer][kind]
+        if layer == len(self.layers) - 1:
+            segments = self.head[kind] + segments
+        if layer == 0:
+            segments = self.embedding[kind] + segments if kind == "F" else segments + self.embedding[kind]
+        return segments
 
 
 def fixed_layer(forward_s: float, backward_s: float, input_s: float, weight_s: float, halves: bool) -> dict[str, Segments]:
@@ -86,71 +107,92 @@ def fixed_layer(forward_s: float, backward_s: float, input_s: float, weight_s: f
     }
 
 
-def layer_segments(blocks: Sequence[Block], recompute: str, flop_s: float, kept: bool = False) -> dict[str, Segments]:
-    """A layer from the FLOPs of its blocks, at ``flop_s``.
+def layer_segments(blocks: Sequence[Block], recompute: str, kept: bool = False, beside_weights: bool = False) -> dict[str, Segments]:
+    """The segments of a layer from its blocks.
 
-    The backward is twice the forward: once for the gradients of the inputs, once for those of the weights, of which the core has
-    none. ``recompute`` repeats the core (selective) or the layer, its collectives too (full), before the backward; a backward in
-    two parts repeats the layer before each, unless what the first computed is ``kept``. Blocks without collectives are one segment.
+    ``recompute`` repeats the core (selective) or the layer, its collectives too (full), before the backward; a backward in two parts
+    repeats the layer before each, unless what the first computed is ``kept``. With ``beside_weights`` the collectives at the entry of
+    a block go, in the backward, beside the gradients of its weights, which do not need them. Blocks without collectives are one
+    segment.
 
-    >>> layer = layer_segments([Block("attention", 3.0, 1.0), Block("mlp", 2.0)], "full", 1e12)
+    >>> attention = Block("attention", Work(3.0, 3e-12), Work(4.0, 4e-12), Work(2.0, 2e-12), core=Work(1.0, 1e-12))
+    >>> mlp = Block("mlp", Work(2.0, 2e-12), Work(2.0, 2e-12), Work(2.0, 2e-12))
+    >>> layer = layer_segments([attention, mlp], "full")
     >>> [[(s.kind, s.duration_ps) for s in layer[kind]] for kind in "BIW"]
     [[('recompute', 5), ('backward', 10)], [('recompute', 5), ('input', 6)], [('recompute', 5), ('weight', 4)]]
     """
-    whole = _forward(blocks, "recompute", flop_s)
-    core = tuple(Segment("recompute", "core", to_ps(block.core / flop_s), block.core) for block in blocks if block.core)
+    whole = _forward(blocks, "recompute")
+    core = tuple(_segment("recompute", "core", block.core) for block in blocks if block.core.seconds)
     repeated = {"none": (), "selective": core, "full": whole}[recompute]
-    products = [(block, block.flops - block.core) for block in blocks]
     return {
-        "F": _forward(blocks, "forward", flop_s),
-        "B": repeated + _backward([(block, 2 * block.flops) for block in blocks], "backward", flop_s),
-        "I": repeated + _backward([(block, flops + 2 * block.core) for block, flops in products], "input", flop_s),
+        "F": _forward(blocks, "forward"),
+        "B": repeated + _joined([part for block in reversed(blocks) for part in _both(block, beside_weights)]),
+        "I": repeated + _joined([_backward(block, "input", block.input) for block in reversed(blocks)]),
         "W": (whole if recompute == "full" and not kept else ())
-        + _joined([Segment("weight", block.part, to_ps(flops / flop_s), flops) for block, flops in reversed(products)], flop_s),
+        + _joined([_segment("weight", block.part, block.weight) for block in reversed(blocks)]),
     }
 
 
-def head_segments(flops: float, flop_s: float) -> dict[str, Segments]:
-    """The logits and the loss, from their forward FLOPs on one rank.
+def head_segments(block: Block) -> dict[str, Segments]:
+    """The logits and the loss.
 
     They run with the backward, so that one micro-batch's logits are there at a time.
 
-    >>> [[s.kind for s in segments] for segments in head_segments(1.0, 1e12).values()]
+    >>> segments = head_segments(Block("head", Work(1.0, 1e-12), Work(1.0, 1e-12), Work(1.0, 1e-12)))
+    >>> [[s.kind for s in segments[kind]] for kind in "FBIW"]
     [[], ['forward', 'backward'], ['forward', 'input'], ['weight']]
     """
-    kinds = {"F": (), "B": (("forward", 1), ("backward", 2)), "I": (("forward", 1), ("input", 1)), "W": (("weight", 1),)}
+    if not block.forward.seconds:
+        return dict.fromkeys("FBIW", ())
+    before = _forward([block], "forward")
     return {
-        letter: tuple(Segment(kind, "head", to_ps(times * flops / flop_s), times * flops) for kind, times in segments if flops)
-        for letter, segments in kinds.items()
+        "F": (),
+        "B": (*before, _backward(block, "backward", together(block.input, block.weight))),
+        "I": (*before, _backward(block, "input", block.input)),
+        "W": (_segment("weight", block.part, block.weight),),
     }
 
 
-def _forward(blocks: Sequence[Block], kind: str, flop_s: float) -> Segments:
-    return _joined(
-        [
-            Segment(kind, block.part, to_ps(block.flops / flop_s), block.flops, block.enter[0], block.beside[0], block.leave[0])
-            for block in blocks
-        ],
-        flop_s,
+def embedding_segments(block: Block) -> dict[str, Segments]:
+    """The look-up, and in the backward the sums of the rows' gradients, which count with the weights."""
+    if not block.forward.seconds:
+        return dict.fromkeys("FBIW", ())
+    summed = {kind: (_segment(name, block.part, block.weight),) for kind, name in (("B", "backward"), ("W", "weight"))}
+    return {"F": _forward([block], "forward"), "I": (), **summed}
+
+
+def together(*works: Work) -> Work:
+    """One after another."""
+    return Work(sum(work.flops for work in works), sum(work.seconds for work in works))
+
+
+def _segment(kind: str, part: str, work: Work, before: Names = (), beside: Names = (), after: Names = ()) -> Segment:
+    return Segment(kind, part, to_ps(work.seconds), work.flops, before, beside, after)
+
+
+def _forward(blocks: Sequence[Block], kind: str) -> Segments:
+    return _joined([_segment(kind, block.part, block.forward, block.enter[0], block.beside[0], block.leave[0]) for block in blocks])
+
+
+def _backward(block: Block, kind: str, work: Work) -> Segment:
+    return _segment(kind, block.part, work, block.leave[1], block.beside[1], block.enter[1])
+
+
+def _both(block: Block, beside_weights: bool) -> tuple[Segment, ...]:
+    """A whole backward: at once, or the gradients of the weights beside the collectives of those of the inputs."""
+    if not (beside_weights and block.enter[1]):
+        return (_backward(block, "backward", together(block.input, block.weight)),)
+    return (
+        _segment("backward", block.part, block.input, block.leave[1], block.beside[1]),
+        _segment("backward", block.part, block.weight, beside=block.enter[1]),
     )
 
 
-def _backward(blocks: Sequence[tuple[Block, float]], kind: str, flop_s: float) -> Segments:
-    return _joined(
-        [
-            Segment(kind, block.part, to_ps(flops / flop_s), flops, block.leave[1], block.beside[1], block.enter[1])
-            for block, flops in reversed(blocks)
-        ],
-        flop_s,
-    )
-
-
-def _joined(segments: Sequence[Segment], flop_s: float) -> Segments:
+def _joined(segments: Sequence[Segment]) -> Segments:
     """One segment where nothing communicates."""
     if len(segments) < 2 or any(segment.before or segment.beside or segment.after for segment in segments):
         return tuple(segments)
-    flops = sum(segment.flops for segment in segments)
-    return (Segment(segments[0].kind, "", to_ps(flops / flop_s), flops),)
+    return (Segment(segments[0].kind, "", sum(s.duration_ps for s in segments), sum(s.flops for s in segments)),)
 
 
 def overlapped(segments: Segments, parts: int, names: Sequence[str]) -> Segments:

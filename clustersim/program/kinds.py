@@ -7,7 +7,7 @@ COMMUNICATION = {
 }  # fmt: skip
 KINDS = (*COMPUTE, *COMMUNICATION)
 KIND_CODE = {name: code for code, name in enumerate(KINDS)}
-PARTS = ("", "attention", "core", "mlp", "experts", "head")
+PARTS = ("", "attention", "core", "mlp", "experts", "head", "embedding")
 PART_CODE = {name: code for code, name in enumerate(PARTS)}
 MEMORY = ("weights", "gradients", "optimizer", "buffers", "activations")
 MEMORY_CODE = {name: code for code, name in enumerate(MEMORY)}

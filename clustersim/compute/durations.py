@@ -1,0 +1,54 @@
+"""Where the duration of a kernel comes from: the roofline, or a table of what was measured.
+
+>>> from clustersim.compute.calibration import load_calibration
+>>> analytic = Analytic(load_calibration("A100-SXM4-80GB", "megatron-2022"), "bf16")
+>>> product = Matmul(4096, 4096, 4096)
+>>> Measured({product: 600e-6}, analytic).duration(product)
+0.0006
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from clustersim.compute.calibration import Calibration
+from clustersim.compute.kernels import Kernel, Matmul
+from clustersim.compute.roofline import kernel_s
+
+
+class Durations(Protocol):
+    """What a kernel takes on one GPU."""
+
+    def duration(self, kernel: Kernel) -> float:
+        """Seconds."""
+
+
+@dataclass(frozen=True)
+class Analytic:
+    """From a calibration, for one precision."""
+
+    calibration: Calibration
+    precision: str
+
+    def duration(self, kernel: Kernel) -> float:
+        return kernel_s(kernel, self.calibration, self.precision)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Products as in the table, seconds by shape; whatever it does not have as ``otherwise`` says."""
+
+    table: Mapping[Matmul, float]
+    otherwise: Durations
+
+    def duration(self, kernel: Kernel) -> float:
+        if isinstance(kernel, Matmul) and kernel in self.table:
+            return self.table[kernel]
+        return self.otherwise.duration(kernel)
+
+
+def total_s(durations: Durations, kernels: Iterable[Kernel]) -> float:
+    """Kernels one after another."""
+    return sum(durations.duration(kernel) for kernel in kernels)

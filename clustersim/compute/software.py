@@ -1,0 +1,89 @@
+"""A generation of training software: which kernels it runs, how often they pass over their data, what it keeps in memory.
+
+>>> software = load_software("megatron-2022")
+>>> software.attention, software.norm
+('unfused', Passes(forward=2.0, backward=4.0))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+
+from clustersim import document
+from clustersim.document import Section
+from clustersim.errors import InputError
+
+ATTENTION = ("unfused", "flash")
+_FOLDER = Path(__file__).resolve().parent.parent / "software"
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How often an operation reads or writes its data, forward and backward; one pass is one read or one write of an element."""
+
+    forward: float
+    backward: float
+
+
+@dataclass(frozen=True)
+class Software:
+    """``attention`` writes the scores (``unfused``) or not (``flash``); ``causal`` kernels leave out what lies above the diagonal.
+
+    Passes are over the data that each operation's name says: ``norm``, ``residual`` (without dropout) and ``dropout`` (with it and with
+    the residual) over the hidden state, ``activation`` and ``gated_activation`` over the inner size of the MLP, ``scores`` over every
+    score, ``rotary`` over queries and keys, ``bias`` over the output of a matrix, ``permute`` over the copies of the tokens that
+    experts get, ``loss`` over the logits in 32 bits, ``embedding`` over the hidden state. ``optimizer_bytes`` are moved per
+    parameter and step. With ``beside_weights`` the tensor-parallel collectives of the backward that give the gradient of a block's
+    input run beside the gradients of its weights.
+    """
+
+    name: str
+    description: str
+    attention: str
+    causal: bool
+    norm: Passes
+    residual: Passes
+    dropout: Passes
+    activation: Passes
+    gated_activation: Passes
+    scores: Passes
+    rotary: Passes
+    bias: Passes
+    permute: Passes
+    loss: Passes
+    embedding: Passes
+    optimizer_bytes: int
+    beside_weights: bool
+
+
+_PASSES = tuple(field.name for field in fields(Software) if field.type == "Passes")
+_KEYS = ("description", "attention", "causal", *_PASSES, "optimizer", "beside_weights")
+
+
+def software_names() -> list[str]:
+    """The generations that come with the product, sorted."""
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+
+
+@lru_cache(maxsize=32)
+def load_software(name: str) -> Software:
+    """A shipped generation by its name. InputError, with what is allowed, for an unknown one."""
+    if name not in software_names():
+        raise InputError(f"unknown software {document.shown(name)}{document.nearest(name, software_names())}; allowed: {', '.join(software_names())}")
+    top = document.load(_FOLDER / f"{name}.yaml").section("", _KEYS)
+    return Software(
+        name=name,
+        description=top.text("description"),
+        attention=top.choice("attention", ATTENTION),
+        causal=top.boolean("causal"),
+        beside_weights=top.boolean("beside_weights"),
+        optimizer_bytes=int(top.quantity("optimizer", "size")),
+        **{key: _read_passes(top, key) for key in _PASSES},
+    )
+
+
+def _read_passes(top: Section, key: str) -> Passes:
+    section = top.section(key, ("forward", "backward"))
+    return Passes(*(section.number(way, low=-1, high=1000) for way in ("forward", "backward")))
