@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clustersim.simulation import Run
     from clustersim.trace.trace import Trace
 
-__all__ = ["analyze", "gantt", "load", "simulate", "sweep"]
+__all__ = ["analyze", "gantt", "load", "plan", "simulate", "sweep"]
 
 # The functions import what they need when called: `clustersim --help` must not load numpy and its kin.
 
@@ -85,3 +85,18 @@ def sweep(
     if folder is not None:
         check_writable(Path(folder))
     return table(run(settings.plan, workers(settings.plan.base, jobs, dask), None if folder is None else Path(folder)))
+
+
+def plan(model: str, cluster: str, *, jobs: int | None = None, **options: Any) -> pd.DataFrame:
+    """The fastest configurations that fit, best first: a row each, as :func:`clustersim.planner.answer.table` has them.
+
+    ``options`` are those of :func:`clustersim.planner.question.read_question`, for example ``gpus``, ``batch``, ``strategies``.
+
+    >>> table = plan("x-32", "paper-a100", gpus=2, batch=8, micro_batch=1, tokens=1e9, top=2, jobs=1)
+    >>> table[["gpus", "recompute"]].values.tolist(), table["lost_by"][0]
+    ([[2, 'none'], [2, 'none']], 'the best')
+    """
+    from clustersim.planner.answer import answer_to, table
+    from clustersim.planner.question import read_question
+
+    return table(answer_to(read_question(model, cluster, **options), jobs))

@@ -125,6 +125,67 @@ def _parser() -> argparse.ArgumentParser:
     _json(sweep)
     sweep.set_defaults(module="sweep", function="sweep")
 
+    validate = _command(commands, "validate", "predictions against published measurements", "clustersim validate --source megatron-2020")
+    validate.add_argument("--source", action="append", default=[], metavar="NAME", help="only this one, repeatable, default all")
+    validate.add_argument("-o", dest="output", metavar="DIR", help="write the rows, the errors and a picture here")
+    _json(validate)
+    validate.set_defaults(module="validate", function="validate")
+
+    calibrate = _command(
+        commands, "calibrate", "the figures of a GPU under a software, fitted to measured kernels or steps",
+        "clustersim calibrate H100-SXM5-80GB/matmul --gpu H100-SXM5-80GB --fit matmul_efficiency,ramp,overhead -o h100.yaml",
+    )  # fmt: skip
+    calibrate.add_argument("csv", metavar="CSV", help="measured kernels or times of experiments; or the name of a shipped one, GPU/NAME")
+    calibrate.add_argument("--gpu", metavar="NAME", help="what kernels were measured on; of experiments, their cluster's")
+    calibrate.add_argument("--software", metavar="NAME", help="its generation, default that of the rows, or the usual one of the GPU")
+    calibrate.add_argument("--like", metavar="GPU/SOFTWARE", help="the figures that are not fitted, default the shipped ones of the pair")
+    calibrate.add_argument("--fit", default="matmul_efficiency", metavar="A,B", help="figures by their keys in the file, default %(default)s")
+    calibrate.add_argument("--experiment", metavar="EXPERIMENT", help="an experiment file below the keys of the rows")
+    calibrate.add_argument("-o", dest="output", metavar="FILE", help="write the calibration here, .yaml, for `cost: FILE`")
+    _json(calibrate)
+    calibrate.set_defaults(module="calibrate", function="calibrate")
+
+    plan = _command(
+        commands, "plan", "the fastest configurations that fit, and how long the training takes",
+        "clustersim plan megatron-1.7b dgx-a100 --gpus 16 --batch 64 --strategies standard,mpp",
+    )  # fmt: skip
+    plan.add_argument("model", metavar="MODEL", help="a preset, or a path to a config.json")
+    plan.add_argument("cluster", nargs="?", metavar="CLUSTER", help="a preset or a topology file")
+    plan.add_argument("--cluster", dest="cluster_option", metavar="CLUSTER", help="the same as an option")
+    plan.add_argument("--gpus", metavar="N|A..B", help="at most N; A..B: also the best for every half of B down to A")
+    plan.add_argument("--batch", metavar="N|critical", help="sequences a step, default critical: as the scaling law says")
+    slack = "a step may have so much less than the batch, where that divides better, default 1"
+    plan.add_argument("--batch-slack", dest="batch_slack_percent", type=float, metavar="PERCENT", help=slack)
+    plan.add_argument("--sequence", type=_positive, metavar="TOKENS", help="default: the model's own")
+    plan.add_argument("--node-size", type=_positive, metavar="N", help="GPUs of a node, default the cluster's")
+    for option, what in (
+        ("tensor", "divisors of the node and the heads"), ("pipeline", "divisors of the layers"), ("data", "any"),
+        ("context", "such that a rank has 4,096 tokens or more"), ("expert", "powers of two"), ("micro-batch", "1,2,4"),
+        ("chunks", "up to 6, where a schedule takes any number"),
+    ):  # fmt: skip
+        plan.add_argument(f"--{option}", metavar="A,B|A..B", help=f"allowed values, default {what}")
+    plan.add_argument("--strategies", metavar="A,B", help="default standard,interleaved-1f1b,mpp; where given, the best of each is printed too")
+    for option, what in (("partition", "all four"), ("recompute", "all three"), ("offload", "none")):
+        plan.add_argument(f"--{option}", metavar="A,B", help=f"allowed values, default {what}")
+    plan.add_argument("--sequence-parallel", choices=("on", "off", "both"), help="with tensor parallelism, default on")
+    plan.add_argument("--objective", choices=("time", "gpu-hours", "cost"), help="what is to be small, default time")
+    plan.add_argument(
+        "--limit", dest="limits", action="append", metavar="NAME=VALUE",
+        help="of the whole training: days, gpu-hours, cost, energy-kwh; of a GPU: memory, as memory=70GiB; repeatable",
+    )  # fmt: skip
+    plan.add_argument("--price", metavar="RATE", help="of a GPU, as 2.5/h")
+    plan.add_argument("--gpu-power", metavar="WATTS", help="of a GPU with its part of the node, as 600W")
+    plan.add_argument("--pue", type=float, metavar="X", help="power usage effectiveness of the building, default 1.2")
+    plan.add_argument("--law", choices=("lamy-poirier", "kaplan"), help="the scaling law of critical batch and steps, default lamy-poirier")
+    plan.add_argument("--steps", type=float, metavar="N", help="steps at the batch, instead of the law's")
+    plan.add_argument("--tokens", type=float, metavar="N", help="tokens of the training, instead of the law's")
+    plan.add_argument("--cost", choices=("peak",), help="every FLOP at the GPU's peak, as papers count")
+    plan.add_argument("--top", type=_positive, metavar="K", help="so many plans, default 10")
+    plan.add_argument("--jobs", type=_positive, metavar="N", help="processes, default one a core")
+    _overrides(plan, "default runs/MODEL-CLUSTER-plan")
+    _json(plan)
+    plan.set_defaults(module="plan", function="plan")
+
     gantt = _command(
         commands, "gantt", "charts of a trace over time",
         "clustersim gantt runs/pipeline-shapes -o step.svg --critical-path --ranks 0-1,3 --from 10s --to 60s",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -10,13 +11,15 @@ from clustersim import document
 from clustersim.cluster.spec import Gpu
 from clustersim.compute.calibration import Calibration, load_calibration, read_calibration, software_of
 from clustersim.compute.durations import Analytic, Durations, Measured
+from clustersim.compute.kernels import Kernel
 from clustersim.compute.tables import read_table
 from clustersim.document import Section
 from clustersim.errors import InputError
 
 PEAK = "peak"
 FIXED_KEYS = ("forward", "backward", "input", "weight", "reduce", "gather", "optimizer")
-_EXPECTED = f"{PEAK}, a path to a calibration file, or a mapping with table or with forward and backward"
+_EXPECTED = f"{PEAK}, a path to a calibration file, or a mapping with table, with trace, or with forward and backward"
+_MEASURED = ("table", "trace")
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Cost(NamedTuple):
 def read_cost(top: Section, gpu: Gpu, precision: str, near: Path) -> Cost:
     """InputError where the keys exclude one another, or nothing is known of the GPU under the software."""
     value = top.raw("cost", None)
-    if isinstance(value, dict) and "table" not in value:
+    if isinstance(value, dict) and not any(key in value for key in _MEASURED):
         _no_software(top, "fixed times do not depend on it")
         return Cost(_fixed(top))
     if value == PEAK:
@@ -54,11 +57,23 @@ def read_cost(top: Section, gpu: Gpu, precision: str, near: Path) -> Cost:
     calibration = _calibration(top, gpu, value if isinstance(value, str) else None, near)
     if not isinstance(value, dict):
         return Cost(None, calibration, calibration and Analytic(calibration, precision))
+    section = top.section("cost", _MEASURED)
+    key = "table" if "table" in section else "trace"
     if calibration is None:
-        top.error("cost.table", f"what the table does not have needs a calibration, and cluster's {gpu.name} has an efficiency instead")
-    section = top.section("cost", ("table",))
-    table = read_table(_file(top, section.text("table", expected="a path to a CSV of measured shapes"), near, "cost.table"), precision)
-    return Cost(None, calibration, Measured(table, Analytic(calibration, precision)))
+        section.error(key, f"what it does not have needs a calibration, and cluster's {gpu.name} has an efficiency instead")
+    if all(key in section for key in _MEASURED):
+        section.error("trace", "excludes table; allowed: one of them")
+    what = {"table": "a path to a CSV of measured kernels", "trace": "a path to a PyTorch profiler trace with shapes"}[key]
+    path = _file(top, section.text(key, expected=what), near, f"cost.{key}")
+    return Cost(None, calibration, Measured(_read_measured(key, path, precision), Analytic(calibration, precision)))
+
+
+def _read_measured(key: str, path: Path, precision: str) -> Mapping[Kernel, float]:
+    if key == "table":
+        return read_table(path, precision)
+    from clustersim.importers.kineto_shapes import read_trace_products
+
+    return read_trace_products(path, precision)
 
 
 def _calibration(top: Section, gpu: Gpu, path: str | None, near: Path) -> Calibration | None:

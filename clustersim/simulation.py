@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from clustersim.analysis.summary import StepFacts, link_totals, summarize
+from clustersim.analysis.summary import Capacity, StepFacts, link_totals, summarize
 from clustersim.engine.simulate import Progress
 from clustersim.engine.simulate import simulate as run_program
 from clustersim.errors import InputError
 from clustersim.experiment import Experiment
 from clustersim.model.flops import hardware_flops, model_flops
 from clustersim.program.build import build_program
+from clustersim.program.memory import reserve_bytes
 from clustersim.program.program import Program
 from clustersim.read_cost import FixedCost
 from clustersim.trace.files import write_trace, write_whole
@@ -120,17 +121,25 @@ def _executed_flops(experiment: Experiment, program: Program) -> float:
     return float(program.flops @ stands_for[program.rank]) / experiment.schedule.steps
 
 
+def _above_diagonal(experiment: Experiment) -> float:
+    """FLOP of a step, recomputation included, that a causal mask leaves out."""
+    work = experiment.model, experiment.global_batch, experiment.sequence, experiment.recompute
+    return float(hardware_flops(*work) - hardware_flops(*work, causal=True))
+
+
 def _facts(experiment: Experiment, program: Program) -> StepFacts:
     model, batch, sequence = experiment.model, experiment.global_batch, experiment.sequence
-    gpu, links = experiment.cluster.gpu, program.links
+    gpu, links, calibration = experiment.cluster.gpu, program.links, experiment.calibration
     fixed = isinstance(experiment.cost, FixedCost)
     return StepFacts(
         multiplicity=program.multiplicity,
         tokens=batch * sequence,
         model_flops=float(model_flops(model, batch, sequence)),
         hardware_flops=_executed_flops(experiment, program),
+        model_flops_causal=float(model_flops(model, batch, sequence, causal=True)),
+        hardware_flops_causal=_executed_flops(experiment, program) - _above_diagonal(experiment),
         peak_flop_s=None if fixed else gpu.peak_flop_s[experiment.precision],
-        memory_bytes=gpu.memory_bytes,
+        memory=Capacity(gpu.memory_bytes, gpu.usable_memory_bytes, reserve_bytes(experiment), calibration.software.memory.unused if calibration else 0.0),
         link_kinds=dict(zip(links.names, links.kinds, strict=True)),
         link_capacities_bytes_s=dict(zip(links.names, links.capacities_bytes_s, strict=True)),
         link_bytes=dict(zip(links.names, program.link_bytes(), strict=True)),

@@ -48,5 +48,7 @@ def test_every_preset_and_module_is_in_the_wheel(installed):
         assert {p.name for p in (installed / "clustersim" / kind).iterdir() if p.suffix == ".yaml"} == {
             p.name for p in (ROOT / kind).glob("*.yaml")
         }
+    measured = Path("clustersim", "published", "data")
+    assert {p.name for p in (installed / measured).iterdir()} == {p.name for p in (ROOT / measured).iterdir()}
     here = {path.relative_to(ROOT) for path in (ROOT / "clustersim").rglob("*.py")}
     assert here == {path.relative_to(installed) for path in (installed / "clustersim").rglob("*.py")}

@@ -19,11 +19,24 @@ _TIMES = ["compute_ps", "communication_ps", "hidden_ps", "exposed_ps", "idle_ps"
 
 
 @dataclass(frozen=True)
+class Capacity:
+    """The memory of one GPU, what of it a job can have, what is in use outside of the framework's allocator; the part by which that
+
+    allocator holds more than tensors.
+    """
+
+    memory_bytes: int
+    usable_bytes: int
+    reserve_bytes: int = 0
+    unused: float = 0.0
+
+
+@dataclass(frozen=True)
 class StepFacts:
     """What the trace does not hold: for how many ranks of the job each simulated rank stands, and the sizes of the work.
 
-    ``tokens``, model and hardware FLOP of one step (full attention); the peak of one GPU in FLOP/s, None where times are
-    given and not computed; usable bytes of one GPU; for each link in the trace its kind, its capacity, the payload that
+    ``tokens``, model and hardware FLOP of one step, each with full and with causal attention; the peak of one GPU in FLOP/s, None where
+    times are given and not computed; its memory; for each link in the trace its kind, its capacity, the payload that
     crosses it, and for how many it stands; ``steps`` in the trace, and the ``passes`` (micro-batches, or slices) of each.
     """
 
@@ -31,8 +44,10 @@ class StepFacts:
     tokens: int
     model_flops: float
     hardware_flops: float
+    model_flops_causal: float
+    hardware_flops_causal: float
     peak_flop_s: float | None
-    memory_bytes: int
+    memory: Capacity
     link_kinds: dict[str, str]
     link_capacities_bytes_s: dict[str, int]
     link_bytes: dict[str, int]
@@ -52,6 +67,11 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
     ``overlap`` averages over the ranks that communicate and is None when none does. ``bubble_of_ideal`` is the mean bubble
     over the mean compute. ``communication_bytes`` is what all ranks of the job send. Of several steps the figures are
     means over those in between (:mod:`clustersim.analysis.steps`).
+
+    ``mfu`` and ``hfu`` count all of the attention's square, ``mfu_causal`` and ``hfu_causal`` the half that a causal mask leaves.
+    ``peak_memory_bytes`` are tensors, as ``torch.cuda.max_memory_allocated`` counts them, ``reserved_memory_bytes`` with what the
+    allocator holds besides (``max_memory_reserved``), ``used_memory_bytes`` with CUDA and NCCL too (``reserve_bytes``), as nvidia-smi shows it:
+    this must fit into ``usable_memory_bytes``.
     """
     begin, end, counted = steady_window(trace.ops, facts.steps, facts.passes)
     times = rank_times(trace, (begin, end))
@@ -60,6 +80,8 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
     times[_TIMES] = times[_TIMES] / counted
     peak_of = peaks(trace.memory)
     fullest = fullest_rank(peak_of)
+    reserved_bytes = round(peak_of[fullest] * (1 + facts.memory.unused))
+    used_bytes = reserved_bytes + facts.memory.reserve_bytes
     stands_for = times["rank"].map(facts.multiplicity).to_numpy()
     busy_s = float(np.average(times["compute_ps"], weights=stands_for)) * _PS
     by_rank = pd.DataFrame(
@@ -89,6 +111,8 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
             "hardware_flops_per_gpu_s": hardware_rate,
             "mfu": _ratio(model_rate, facts.peak_flop_s),
             "hfu": _ratio(hardware_rate, facts.peak_flop_s),
+            "mfu_causal": _ratio(_ratio(facts.model_flops_causal, per_gpu_s), facts.peak_flop_s),
+            "hfu_causal": _ratio(_ratio(facts.hardware_flops_causal, per_gpu_s), facts.peak_flop_s),
             "bubble_of_total": mean["bubble_of_total"],
             "bubble_of_ideal": _ratio(step_s - busy_s, busy_s),
             "compute_utilization": mean["compute_utilization"],
@@ -98,8 +122,12 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
             "wait_s": mean["wait_s"],
             "peak_memory_bytes": peak_of[fullest],
             "memory_at_peak_bytes": at_peak(trace.memory, fullest),
-            "gpu_memory_bytes": facts.memory_bytes,
-            "fits": peak_of[fullest] <= facts.memory_bytes,
+            "reserved_memory_bytes": reserved_bytes,
+            "reserve_bytes": facts.memory.reserve_bytes,
+            "used_memory_bytes": used_bytes,
+            "usable_memory_bytes": facts.memory.usable_bytes,
+            "gpu_memory_bytes": facts.memory.memory_bytes,
+            "fits": used_bytes <= facts.memory.usable_bytes,
             "communication_bytes": _by_step(communication_bytes(trace.ops, facts.multiplicity), facts.steps),
             "links": _links(link_totals(trace, facts)),
             "ranks": facts.ranks,

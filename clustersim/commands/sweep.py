@@ -17,8 +17,8 @@ from rich.table import Table
 
 from clustersim import units
 from clustersim.commands.arguments import output_folder
-from clustersim.commands.output import console, print_files, print_json
-from clustersim.document import clipped, nearest, shown
+from clustersim.commands.output import console, print_files, print_json, print_warnings
+from clustersim.document import clipped, nearest
 from clustersim.errors import InputError
 from clustersim.sweeps.knee import Knee
 from clustersim.sweeps.points import STRATEGY
@@ -43,6 +43,7 @@ def sweep(options: argparse.Namespace) -> None:
     with ProgressBar() as progress:
         done = run(settings.plan, workers(settings.plan.base, options.jobs, options.dask), folder, progress)
     frame = table(done)
+    _print_warnings(done)
     _check_metric(settings.metric, frame)
     paths = write_table(frame, folder)
     paths += _draw(done, frame, settings.name, settings.metric, folder)
@@ -100,6 +101,13 @@ def _knee_text(knee: Knee, field: Field) -> str:
 
 def _said(field: Field, value: Value) -> str:
     return f"{field.path} {value.text if value.number is None else field.shown(value.number)}"
+
+
+def _print_warnings(done: Sweep) -> None:
+    """Each once. Many points can differ in the numbers of theirs."""
+    warnings = list(dict.fromkeys(warning for row in done.rows for warning in row["warnings"]))
+    more = len(warnings) - _MOST_REASONS
+    print_warnings([*warnings[:_MOST_REASONS], *([f"{more:,} more like these; all are in sweep.csv"] if more > 0 else [])])
 
 
 def _check_metric(metric: str | None, frame: pd.DataFrame) -> None:

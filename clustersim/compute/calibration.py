@@ -22,14 +22,15 @@ from clustersim.compute.software import Software, load_software
 from clustersim.document import Document, Section
 from clustersim.errors import InputError
 
-_FIGURES = ("matmul_efficiency", "memory_efficiency", "ramp", "unaligned", "overhead", "launch", "attention", "slowdown")
-_HEAD_SIZES = {f"head_{size}": size for size in (32, 64, 96, 128, 192, 256)}
+_FIGURES = ("matmul_efficiency", "fp8_efficiency", "memory_efficiency", "ramp", "unaligned", "overhead", "launch", "attention", "slowdown")
+HEAD_SIZES = {f"head_{size}": size for size in (32, 64, 96, 128, 192, 256)}
+"""By their keys in a file."""
 KEYS = ("gpu", "software", "like", "source", "date", "rows", *_FIGURES)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """``matmul_efficiency`` is the part of the peak that a large product reaches, ``memory_efficiency`` that of the memory's
+    """``matmul_efficiency`` is the part of the peak that a large product reaches (in 8 bits ``fp8_efficiency``), ``memory_efficiency`` that of the memory's
     bandwidth; ``ramp`` the inner size at which a product has half its speed, ``unaligned`` the part it keeps on rows that are no
     multiples of 16 bytes; ``overhead_s`` is between kernels, ``launch_s`` what the host needs for one. ``attention_forward`` and
     ``attention_backward`` map a head size to the part of the peak that a kernel reaches on long sequences. Beside a collective
@@ -39,6 +40,7 @@ class Calibration:
     gpu: Gpu
     software: Software
     matmul_efficiency: float
+    fp8_efficiency: float
     memory_efficiency: float
     ramp: float
     unaligned: float
@@ -102,6 +104,7 @@ def read_calibration(read: Document, on: Gpu | None = None) -> Calibration:
         gpu=on or _named(top, "gpu", find_gpu, gpu),
         software=_named(top, "software", load_software, software),
         matmul_efficiency=_figure(top, "matmul_efficiency", base),
+        fp8_efficiency=_fp8(top, base),
         memory_efficiency=_figure(top, "memory_efficiency", base),
         ramp=_figure(top, "ramp", base, high=10_000),
         unaligned=_figure(top, "unaligned", base),
@@ -135,6 +138,12 @@ def _figure(top: Section, key: str, base: Calibration | None, low: float = 0.0, 
     return top.number(key, low=low, high=high) if base is None or key in top else getattr(base, key)
 
 
+def _fp8(top: Section, base: Calibration | None) -> float:
+    """In 8 bits as in 16 where nothing is said; a file that says of 16 bits something else than ``like`` has the same ratio."""
+    ratio = base.fp8_efficiency / base.matmul_efficiency if base else 1.0
+    return top.number("fp8_efficiency", ratio * _figure(top, "matmul_efficiency", base))
+
+
 def _time(top: Section, key: str, base: Calibration | None) -> float:
     return top.quantity(key, "time") if base is None or key in top else getattr(base, f"{key}_s")
 
@@ -143,7 +152,7 @@ def _by_head_size(section: Section, way: str, base: Mapping[int, float] | None) 
     """``{head_64: 0.5, head_128: 0.6}``."""
     if base is not None and way not in section:
         return base
-    given = section.section(way, tuple(_HEAD_SIZES))
+    given = section.section(way, tuple(HEAD_SIZES))
     if not given.data:
-        section.error(way, f"expected parts of the peak by head size; allowed: {', '.join(_HEAD_SIZES)}")
-    return {_HEAD_SIZES[key]: given.number(key) for key in given.data}
+        section.error(way, f"expected parts of the peak by head size; allowed: {', '.join(HEAD_SIZES)}")
+    return {HEAD_SIZES[key]: given.number(key) for key in given.data}

@@ -38,15 +38,19 @@ class Analytic:
 
 @dataclass(frozen=True)
 class Measured:
-    """Products as in the table, seconds by shape; whatever it does not have as ``otherwise`` says."""
+    """Kernels as in the table, seconds each; whatever it does not have as ``otherwise`` says.
 
-    table: Mapping[Matmul, float]
+    A product is also that of the transposed matrices, in which order a library computes it is its own matter.
+    """
+
+    table: Mapping[Kernel, float]
     otherwise: Durations
 
     def duration(self, kernel: Kernel) -> float:
-        if isinstance(kernel, Matmul) and kernel in self.table:
-            return self.table[kernel]
-        return self.otherwise.duration(kernel)
+        known = self.table.get(kernel)
+        if known is None and isinstance(kernel, Matmul):
+            known = self.table.get(Matmul(kernel.columns, kernel.rows, kernel.inner, kernel.batch))
+        return self.otherwise.duration(kernel) if known is None else known
 
 
 def total_s(durations: Durations, kernels: Iterable[Kernel]) -> float:

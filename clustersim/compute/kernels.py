@@ -8,13 +8,13 @@ pass. How many passes over its data an operation makes is a matter of the softwa
 >>> from clustersim.model.presets import preset
 >>> shape = Shape(micro_batch=1, sequence=2048, tensor=8)
 >>> block = attention_block(preset("gpt3-175b"), shape, load_software("megatron-2021"))
->>> [kernel for kernel in block.forward if isinstance(kernel, Matmul)]
-[Matmul(rows=2048, columns=4608, inner=12288, batch=1), Matmul(rows=2048, columns=12288, inner=1536, batch=1)]
+>>> block.entry, block.core[0]
+((Matmul(rows=12288, columns=4608, inner=2048, batch=1),), Matmul(rows=2048, columns=2048, inner=128, batch=12))
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from clustersim.compute.software import Software
@@ -98,12 +98,16 @@ class Shape:
 
 @dataclass(frozen=True)
 class BlockKernels:
-    """A part of a layer. ``core`` is the part of ``forward`` without weights, which selective recompute repeats."""
+    """A part of a layer. ``core`` is the part of ``forward`` that selective recompute repeats.
+
+    ``entry`` is the part of ``weight`` for the matrices at the entry of the block, which in the backward comes last.
+    """
 
     forward: tuple[Kernel, ...]
     input: tuple[Kernel, ...]
     weight: tuple[Kernel, ...]
     core: tuple[Kernel, ...] = ()
+    entry: tuple[Kernel, ...] = ()
 
 
 def attention_block(model: Model, shape: Shape, software: Software) -> BlockKernels:
@@ -125,7 +129,7 @@ def attention_block(model: Model, shape: Shape, software: Software) -> BlockKern
     rotated = shape.tokens * (heads + kv_heads) * qk * shape.element_bytes * (0 if model.learned_positions else 1)
     biased = shape.tokens * sum(columns for _, columns in into) * shape.element_bytes if model.qkv_bias else 0
     rotary, norm, residual, bias = software.rotary, *_between(model, shape, software)
-    return BlockKernels(
+    block = BlockKernels(
         forward=(*norm[0], *products, *_passes(rotated, rotary.forward), *forward_core, projection, *residual[0]),
         core=forward_core,
         input=(
@@ -133,7 +137,9 @@ def attention_block(model: Model, shape: Shape, software: Software) -> BlockKern
             *(_by_input(product) for product in reversed(products)), *norm[1],
         ),
         weight=(_by_weight(projection), *map(_by_weight, reversed(products)), *bias, *_passes(biased, software.bias.backward)),
+        entry=(_by_weight(products[0]),),
     )  # fmt: skip
+    return _with_core(block, software)
 
 
 def mlp_block(model: Model, shape: Shape, software: Software, inner: int, router: bool = False) -> BlockKernels:
@@ -145,11 +151,13 @@ def mlp_block(model: Model, shape: Shape, software: Software, inner: int, router
     routing = (Matmul(shape.between_tokens, model.experts, model.hidden),) if router else ()
     inside = _matrices(model, shape, software, shape.tokens, share(inner, shape.tensor), 1) if inner else BlockKernels((), (), ())
     after = ((), ()) if router else residual
-    return BlockKernels(
+    block = BlockKernels(
         forward=(*norm[0], *routing, *inside.forward, *after[0]),
         input=(*after[1], *inside.input, *map(_by_input, routing), *norm[1]),
         weight=(*inside.weight, *map(_by_weight, routing), *(() if router else bias)),
+        entry=inside.entry,
     )
+    return _with_core(block, software)
 
 
 def experts_block(model: Model, shape: Shape, software: Software) -> BlockKernels:
@@ -189,6 +197,14 @@ def embedding_block(model: Model, shape: Shape, software: Software) -> BlockKern
     return BlockKernels(_passes(rows, software.embedding.forward), (), _passes(rows, software.embedding.backward))
 
 
+def _with_core(block: BlockKernels, software: Software) -> BlockKernels:
+    """The block with what selective recompute repeats under the software."""
+    if software.selective == "core":
+        return block
+    products = [kernel for kernel in block.forward if isinstance(kernel, Matmul)]
+    return replace(block, core=(*products[1::2], *(kernel for kernel in block.forward if isinstance(kernel, Pass))))
+
+
 def _core(model: Model, shape: Shape, software: Software, heads: int) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...]]:
     """Scores, softmax, dropout and context: one kernel each way, or products and passes over every score."""
     qk, value, queries, keys, batch = model.head_size, model.value_size, shape.queries, shape.sequence, shape.micro_batch * heads
@@ -221,6 +237,7 @@ def _matrices(model: Model, shape: Shape, software: Software, tokens: int, inner
         forward=(up, *_passes(activated, activation.forward), down),
         input=(_by_input(down), *_passes(activated, activation.backward), _by_input(up)),
         weight=(_by_weight(down), _by_weight(up), *_passes(biased, software.bias.backward)),
+        entry=(_by_weight(up),),
     )
 
 

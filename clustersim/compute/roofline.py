@@ -60,7 +60,8 @@ def matmul_flop_s(kernel: Matmul, calibration: Calibration, precision: str) -> f
     aligned = all(count * size % ALIGNED_BYTES == 0 for count in (kernel.inner, kernel.columns))
     filled = max(speed * _filled(kernel, rows, columns, gpu.multiprocessors) for rows, columns, speed in TILES)
     ramp = kernel.inner / (kernel.inner + calibration.ramp)
-    return gpu.peak_flop_s[precision] * calibration.matmul_efficiency * filled * ramp * (1.0 if aligned else calibration.unaligned)
+    efficiency = calibration.fp8_efficiency if precision == "fp8" else calibration.matmul_efficiency
+    return gpu.peak_flop_s[precision] * efficiency * filled * ramp * (1.0 if aligned else calibration.unaligned)
 
 
 def _filled(kernel: Matmul, rows: int, columns: int, multiprocessors: int) -> float:

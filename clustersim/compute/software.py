@@ -2,20 +2,23 @@
 
 >>> software = load_software("megatron-2022")
 >>> software.attention, software.norm
-('unfused', Passes(forward=2.0, backward=4.0))
+('unfused', Passes(forward=2.0, backward=5.0))
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 
 from clustersim import document
-from clustersim.document import Section
+from clustersim.compute.footprint import KEYS as MEMORY_KEYS
+from clustersim.compute.footprint import Footprint, read_footprint
+from clustersim.document import Document, Section
 from clustersim.errors import InputError
 
 ATTENTION = ("unfused", "flash")
+SELECTIVE = ("core", "products")
 _FOLDER = Path(__file__).resolve().parent.parent / "software"
 
 
@@ -36,7 +39,8 @@ class Software:
     score, ``rotary`` over queries and keys, ``bias`` over the output of a matrix, ``permute`` over the copies of the tokens that
     experts get, ``loss`` over the logits in 32 bits, ``embedding`` over the hidden state. ``optimizer_bytes`` are moved per
     parameter and step. With ``beside_weights`` the tensor-parallel collectives of the backward that give the gradient of a block's
-    input run beside the gradients of its weights.
+    input run beside the gradients of its weights. ``selective`` recompute repeats the ``core`` of the attention (arXiv 2205.05198), or
+    every second of the matrix ``products`` and what lies between them, and keeps the attention (torchtitan).
     """
 
     name: str
@@ -56,10 +60,12 @@ class Software:
     embedding: Passes
     optimizer_bytes: int
     beside_weights: bool
+    selective: str
+    memory: Footprint
 
 
 _PASSES = tuple(field.name for field in fields(Software) if field.type == "Passes")
-_KEYS = ("description", "attention", "causal", *_PASSES, "optimizer", "beside_weights")
+_KEYS = ("description", "attention", "causal", *_PASSES, "optimizer", "beside_weights", "selective", "memory")
 
 
 def software_names() -> list[str]:
@@ -72,16 +78,28 @@ def load_software(name: str) -> Software:
     """A shipped generation by its name. InputError, with what is allowed, for an unknown one."""
     if name not in software_names():
         raise InputError(f"unknown software {document.shown(name)}{document.nearest(name, software_names())}; allowed: {', '.join(software_names())}")
-    top = document.load(_FOLDER / f"{name}.yaml").section("", _KEYS)
+    top = _read(name).section("", _KEYS)
     return Software(
         name=name,
         description=top.text("description"),
         attention=top.choice("attention", ATTENTION),
         causal=top.boolean("causal"),
+        selective=top.choice("selective", SELECTIVE),
         beside_weights=top.boolean("beside_weights"),
         optimizer_bytes=int(top.quantity("optimizer", "size")),
+        memory=read_footprint(top.section("memory", MEMORY_KEYS)),
         **{key: _read_passes(top, key) for key in _PASSES},
     )
+
+
+def _read(name: str) -> Document:
+    """The file of a generation; what it leaves out is that of the one that it is ``like``, key by key in ``memory``."""
+    read = document.load(_FOLDER / f"{name}.yaml")
+    if "like" not in read.data:
+        return read
+    own, base = read.data, _read(read.section("", ("like", *_KEYS)).choice("like", software_names())).data
+    merged = {**base, **own, "memory": {**base["memory"], **own.get("memory", {})}}
+    return replace(read, data={key: value for key, value in merged.items() if key != "like"})
 
 
 def _read_passes(top: Section, key: str) -> Passes:

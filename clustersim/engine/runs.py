@@ -28,17 +28,22 @@ class Runs:
     bounds: np.ndarray
     waits: np.ndarray
     on: np.ndarray
+    first_op: np.ndarray
 
     def __len__(self) -> int:
         return len(self.duration_ps)
+
+    def first_of(self, of_op: np.ndarray) -> np.ndarray:
+        """A column of ops, at the first op of each run."""
+        return of_op[self.first_op]
 
     def starts(self, of_run: np.ndarray) -> np.ndarray:
         """Starts of ops, from those of runs."""
         return of_run[self.of_op] + self.offset_ps
 
 
-def find_runs(program: Program) -> Runs:
-    """The runs of a program.
+def find_runs(program: Program, joined: bool = True) -> Runs:
+    """The runs of a program; without ``joined`` each op is one of its own.
 
     >>> import numpy as np
     >>> from clustersim.program.program import Links, Program, Stream
@@ -67,7 +72,7 @@ def find_runs(program: Program) -> Runs:
     computes = program.activity < 0
     here, before = in_row[1:], in_row[:-1]
     joins = np.zeros(ops, dtype=bool)
-    joins[1:] = (
+    joins[1:] = joined & (
         (stream_at[1:] == stream_at[:-1]) & in_order_at[1:] & computes[here] & computes[before] & ~waits[here] & ~awaited[before]
     )
 
@@ -86,4 +91,5 @@ def find_runs(program: Program) -> Runs:
         bounds=np.searchsorted(heads, np.concatenate([[0], np.cumsum(sizes)])),
         waits=of_op[op],
         on=of_op[on],
+        first_op=in_row[heads],
     )

@@ -24,6 +24,7 @@ from clustersim.engine.events import Clock, Signal
 from clustersim.engine.links import Network
 from clustersim.engine.record import Segments
 from clustersim.engine.runs import Runs, find_runs
+from clustersim.engine.slowed import Slowed
 from clustersim.errors import DeadlockError, InputError
 from clustersim.program.kinds import KIND_CODE
 from clustersim.program.program import Program
@@ -33,6 +34,7 @@ Progress = Callable[[int, int, int], None]
 
 _EVENTS_BETWEEN_LOOKS = 20_000
 _GATHER = KIND_CODE["gather"]
+_COLLECTIVE = [KIND_CODE[kind] for kind in ("tensor", "context", "expert", "reduce", "gather")]
 _PENDING = -1
 _LONGEST_DAYS = 2**63 // 10**12 // 86_400
 
@@ -58,8 +60,10 @@ class _Simulation:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.runs = runs = find_runs(program)
+        self.runs = runs = find_runs(program, joined=not program.slowdown_ppm)
         self.clock = Clock()
+        self.slowed = Slowed(self.clock, program.slowdown_ppm) if program.slowdown_ppm else None
+        self.rank, self.slows = runs.first_of(program.rank).tolist(), np.isin(runs.first_of(program.kind), _COLLECTIVE).tolist()
         self.network = Network(self.clock, program.links, program.phases, _carriers(program))
         activities = len(program.activity_transfer)
         self.duration = runs.duration_ps.tolist()
@@ -120,14 +124,14 @@ class _Simulation:
         if self.finished < len(runs):
             raise DeadlockError(explain(program, end[runs.of_op] != _PENDING, arrival[runs.of_op] != _PENDING))
         starts, computes = runs.starts(start), program.activity < 0
-        ends = np.where(computes, starts + program.duration_ps, end[runs.of_op])
+        ends = np.where(computes & (self.slowed is None), starts + program.duration_ps, end[runs.of_op])
         return Outcome(starts, ends, np.where(computes, starts, arrival[runs.of_op]), self.network.segments(), events)
 
     # Streams
 
     def _in_order(self, runs: range):
         """Sleeps through each run, from before it can start until it has ended."""
-        unmet, activity, start, done, parked, clock = self.unmet, self.activity, self.start, self.done, self.parked, self.clock
+        unmet, activity, done, parked = self.unmet, self.activity, self.done, self.parked
         for run in runs:
             number = activity[run]
             if number < 0:
@@ -135,8 +139,7 @@ class _Simulation:
                 if unmet[run]:
                     parked[run] = signal
                 else:
-                    start[run] = clock.now
-                    clock.set_off(signal, self.duration[run])
+                    self._compute(run, signal)
                 yield signal
                 self._finish(run)
             else:
@@ -207,10 +210,16 @@ class _Simulation:
                     if dependent in self.queue_of:
                         self._ready(dependent)
                 elif self.activity[dependent] < 0:
-                    self.start[dependent] = now
-                    self.clock.set_off(signal, self.duration[dependent])
+                    self._compute(dependent, signal)
                 else:
                     self._arrive(dependent, self.activity[dependent])
+
+    def _compute(self, run: int, signal: Signal) -> None:
+        self.start[run] = self.clock.now
+        if self.slowed is None:
+            self.clock.set_off(signal, self.duration[run])
+        else:
+            self.slowed.compute(self.rank[run], self.duration[run], signal)
 
     def _arrive(self, run: int, number: int) -> None:
         """One more member of an activity is there."""
@@ -223,6 +232,8 @@ class _Simulation:
         now, start = self.clock.now, self.start
         for member in self.members[number]:
             start[member] = now
+            if self.slowed is not None and self.slows[member]:
+                self.slowed.communicates(self.rank[member], 1)
         phases, done = self.phases[number], self.done[number]
         if len(phases) == 1:
             self.network.send(phases[0], done)
@@ -241,6 +252,8 @@ class _Simulation:
 
     def _deliver(self, run: int, number: int) -> None:
         """The stream is free; what waits for the data waits for the delay as well."""
+        if self.slowed is not None and self.slows[run]:
+            self.slowed.communicates(self.rank[run], -1)
         if self.delay[number]:
             self.clock.call_after(self.delay[number], self._finish, run)
         else:

@@ -19,7 +19,13 @@ from clustersim.errors import InputError
 
 FILL_IN = "fill-in"
 """Instead of a GPU's name: write a section with placeholders."""
-_PLACEHOLDER = "A100-SXM4-80GB"
+_PLACEHOLDER = """gpu:
+  # TO FILL IN: the input names no GPU. All figures here are placeholders, those of an A100-SXM4-80GB.
+  name: fill-in
+  memory: 80 GiB
+  memory_bandwidth: 2039 GB/s
+  peak: {fp32: 19.5 TFLOP/s, tf32: 156 TFLOP/s, fp16: 312 TFLOP/s, bf16: 312 TFLOP/s}
+  efficiency: 0.48                # of the peak, for everything that it computes"""
 
 
 @dataclass(frozen=True)
@@ -101,10 +107,7 @@ def find_gpu(name: object) -> GpuSection:
     """The shipped GPU of this name, or the first (by machine) whose name begins so; ``fill-in`` gives placeholders."""
     known = shipped_gpus()
     if name == FILL_IN:
-        sample = known[_PLACEHOLDER]
-        marked = "  # TO FILL IN: the input names no GPU. All figures here are placeholders, those of an " + _PLACEHOLDER + "."
-        body = sample.text.replace(f"name: {_PLACEHOLDER}", f"name: {FILL_IN}").split("\n", 1)[1]
-        return GpuSection(FILL_IN, f"gpu:\n{marked}\n{body}", "", UNKNOWN)
+        return GpuSection(FILL_IN, _PLACEHOLDER, "", UNKNOWN)
     if isinstance(name, str) and name:
         wanted = name.lower()
         for candidate in sorted(known, key=lambda known_name: known_name.lower() != wanted):

@@ -48,6 +48,7 @@ _FAMILIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "gpt_neox": {"tied": False},
         "bloom": {"embedding_norm": True},
         "falcon": {**_NO_BIAS, "dropout": False},
+        "nemotron": {**_NO_BIAS, "tied": False, "dropout": False},
         "llama": LLAMA,
         "mistral": LLAMA,
         "phi3": LLAMA,

@@ -45,8 +45,9 @@ def label_of(metric: str) -> str:
 
 
 def axis_fields(fields: Sequence[Field]) -> list[Field]:
-    """The fields that can be an axis: all values numbers, and more than one."""
-    return [field for field in fields if field.numeric and len(field.distinct().values) > 1]
+    """The fields that can be an axis: all values numbers, and more than one. Bandwidths, which have knees, come first."""
+    found = [field for field in fields if field.numeric and len(field.distinct().values) > 1]
+    return sorted(found, key=lambda field: not field.is_bandwidth)
 
 
 def line_groups(frame: pd.DataFrame, fields: Sequence[Field], zipped: bool) -> list[tuple[str, pd.DataFrame]]:
@@ -54,20 +55,39 @@ def line_groups(frame: pd.DataFrame, fields: Sequence[Field], zipped: bool) -> l
 
     Infeasible points without figures belong to no line.
     """
-    x = axis_fields(fields)[0]
-    others = [field for field in fields if field is not x and len(field.values) > 1 and not (zipped and field.numeric)]
+    others = _naming(fields, zipped)
     if not others:
         return [("", frame)]
     groups = frame.groupby([field.path for field in others], sort=False, dropna=False)
-    return [(", ".join(_said(field, value) for field, value in zip(others, names, strict=True)), rows) for names, rows in groups]
+    return [(_label(others, names), rows) for names, rows in groups]
+
+
+def _naming(fields: Sequence[Field], zipped: bool) -> list[Field]:
+    """The fields that name a line."""
+    x = axis_fields(fields)[0]
+    return [field for field in fields if field is not x and len(field.values) > 1 and not (zipped and field.numeric)]
+
+
+def _label(fields: Sequence[Field], values: Iterable[Any]) -> str:
+    return ", ".join(_said(field, value) for field, value in zip(fields, values, strict=True))
 
 
 def curves(
     frame: pd.DataFrame, fields: Sequence[Field], path: Path, *, title: str, metrics: Iterable[str] = tuple(METRICS), zipped: bool = False,
     knees: Sequence[Knee] = (),
 ) -> Path:  # fmt: skip
-    """A panel for each of the ``metrics`` that the table has, against the first numeric field. Hollow: does not fit in memory."""
+    """A panel for each of the ``metrics`` that the table has, against the first bandwidth, or else the first numeric field.
+
+    Hollow: does not fit in memory. The ``knees`` of that field are ticks in the colours of their lines.
+    """
     x, groups = axis_fields(fields)[0], line_groups(frame, fields, zipped)
+    numbers = {label: number for number, (label, _) in enumerate(groups)}
+    naming = _naming(fields, zipped)
+    marks = [
+        (knee.high_bytes_s / x.scale, _colour(numbers[_label(naming, (knee.others[field.path].plain for field in naming))]))
+        for knee in knees
+        if knee.field == x.path and knee.high_bytes_s
+    ]
     shown = [metric for metric in metrics if metric in frame and frame[metric].notna().any()]
 
     def draw() -> Figure:
@@ -82,7 +102,7 @@ def curves(
                 _line(axes, points, x, metric, number, label)
             _dress(axes, frame, x, metric)
             if metric == "slowdown":
-                _mark_knees(axes, [knee for knee in knees if knee.field == x.path and knee.high_bytes_s], x)
+                _mark_knees(axes, marks, knees)
         for axes in panels[len(shown) :]:
             axes.set_visible(False)
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=INK)
@@ -121,7 +141,7 @@ def heat_maps(frame: pd.DataFrame, fields: Sequence[Field], path: Path, *, metri
             axes.set_yticks(range(len(y.values)), [y.bare(value.number) for value in y.values], fontsize=8)
             axes.set_xlabel(_axis(x))
             axes.set_ylabel(_axis(y))
-            axes.set_title(", ".join(_said(field, value) for field, value in zip(others, names, strict=True)), fontsize=10, loc="left")
+            axes.set_title(_label(others, names), fontsize=10, loc="left")
         for axes in panels[len(groups) :]:
             axes.set_visible(False)
         figure.colorbar(picture, ax=list(panels), label=label, format=FuncFormatter(_number))
@@ -169,12 +189,16 @@ def tornado_chart(bars: Sequence[Bar], path: Path, *, title: str) -> Path:
 def _line(axes: Axes, points: pd.DataFrame, x: Field, metric: str, number: int, label: str) -> None:
     known = points[points[metric].notna()].sort_values(x.path)
     across, up = known[x.path].astype(float) / x.scale, known[metric].astype(float) / METRICS.get(metric, ("", 1.0))[1]
-    colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
+    colour, marker = _colour(number), _MARKERS[number % len(_MARKERS)]
     width = max(1.2, 3.6 - 0.8 * number)
     axes.plot(across, up, _STYLES[number // len(_COLOURS) % 4], color=colour, linewidth=width, label=label or None, zorder=3 + number)
     for fits, face in ((True, colour), (False, "white")):
         part = (known["status"] == "ok") == fits
         axes.plot(across[part], up[part], marker, color=colour, markerfacecolor=face, markersize=max(4.0, 7.5 - number), zorder=3 + number)
+
+
+def _colour(number: int) -> str:
+    return _COLOURS[number % len(_COLOURS)]
 
 
 def _dress(axes: Axes, frame: pd.DataFrame, x: Field, metric: str) -> None:
@@ -196,13 +220,13 @@ def _dress(axes: Axes, frame: pd.DataFrame, x: Field, metric: str) -> None:
     axes.grid(alpha=0.3)
 
 
-def _mark_knees(axes: Axes, knees: Sequence[Knee], x: Field) -> None:
-    if not knees:
+def _mark_knees(axes: Axes, marks: Sequence[tuple[float, str]], knees: Sequence[Knee]) -> None:
+    if not marks:
         return
     level = 1 + knees[0].tolerance
     axes.axhline(level, color=FAINT_INK, linewidth=1, linestyle=":", zorder=2, label=f"{100 * knees[0].tolerance:g} % above, and the knees")
-    across = [knee.high_bytes_s / x.scale for knee in knees]
-    axes.plot(across, [level] * len(across), "|", color=INK, markersize=16, markeredgewidth=1.8, zorder=20)
+    for across, colour in marks:
+        axes.plot([across], [level], "|", color=colour, markersize=18, markeredgewidth=2.4, zorder=20)
 
 
 def _legend(figure: Figure, panels: Iterable[Axes], hollow: bool) -> None:

@@ -29,7 +29,7 @@ def layer_blocks(experiment: Experiment, durations: Durations | None, flop_s: fl
 
     def block(part: str, flops: int, core: int, kernels, *collectives: tuple[Names, Names]) -> Block:
         works = _of_flops(flops / parts, core / parts, flop_s) if durations is None else _of_kernels(flops / parts, core / parts, kernels(), durations)
-        return Block(part, *works, *collectives)
+        return Block(part, *works, **dict(zip(("enter", "leave", "beside"), collectives)))
 
     attention = block("attention", layer.attention, layer.attention_core, lambda: attention_block(model, shape, software), enter, leave, beside)
     if not moe:
@@ -84,15 +84,18 @@ def _tensor_collectives(experiment: Experiment) -> tuple[tuple[Names, Names], tu
     return ((), ("all_reduce",)), (("all_reduce",), ())
 
 
-def _of_flops(flops: float, core: float, flop_s: float) -> tuple[Work, Work, Work, Work]:
+def _of_flops(flops: float, core: float, flop_s: float) -> tuple[Work, ...]:
     """Forward, input, weight and core where every FLOP takes as long; the core has no weights, and twice its work in the backward."""
-    products = flops - core
-    return tuple(Work(count, count / flop_s) for count in (flops, products + BACKWARD * core, products, core))
+    return tuple(Work(count, count / flop_s) for count in _halves(flops, core))
 
 
-def _of_kernels(flops: float, core: float, kernels: BlockKernels, durations: Durations) -> tuple[Work, Work, Work, Work]:
+def _of_kernels(flops: float, core: float, kernels: BlockKernels, durations: Durations) -> tuple[Work, ...]:
+    """The same and, last, of the weight's half the part at the entry."""
+    runs = kernels.forward, kernels.input, kernels.weight, kernels.core
+    works = [Work(count, total_s(durations, run)) for count, run in zip(_halves(flops, core), runs, strict=True)]
+    return *works, Work(float(sum(kernel.flops for kernel in kernels.entry)), total_s(durations, kernels.entry))
+
+
+def _halves(flops: float, core: float) -> tuple[float, float, float, float]:
     products = flops - core
-    counts = flops, products + BACKWARD * core, products, core
-    return tuple(
-        Work(count, total_s(durations, run)) for count, run in zip(counts, (kernels.forward, kernels.input, kernels.weight, kernels.core), strict=True)
-    )
+    return flops, products + BACKWARD * core, products, core

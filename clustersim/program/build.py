@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from clustersim.experiment import Experiment
 from clustersim.model.memory import dispatch_bytes, state_bytes
 from clustersim.program.blocks import embedding_of, head_of, layer_blocks
 from clustersim.program.costs import Costs, Segments, embedding_segments, fixed_layer, head_segments, layer_segments, overlapped
 from clustersim.program.instantiate import instantiate
 from clustersim.program.lower import lower
-from clustersim.program.memory import memory_sizes, rank_layer_parameters, rank_parameters
+from clustersim.program.memory import memory_sizes, rank_layer_parameters, rank_parameters, state_of
 from clustersim.program.program import Program
 from clustersim.program.traffic import Inner, Traffic
 from clustersim.read_cost import FixedCost
@@ -27,9 +29,11 @@ def build_program(experiment: Experiment, fold: bool = True) -> Program:
         experiment.schedule, experiment.strategy, experiment.stage_layers, build_costs(experiment), build_traffic(experiment),
         experiment.grid, memory_sizes(experiment),
     )  # fmt: skip
-    return instantiate(
+    program = instantiate(
         template, experiment.grid, experiment.cluster, experiment.collectives, fold, experiment.variability, experiment.slow_links
     )
+    calibration = experiment.calibration
+    return replace(program, slowdown_ppm=round(calibration.slowdown * 1e6) if calibration else 0)
 
 
 def build_costs(experiment: Experiment) -> Costs:
@@ -111,5 +115,6 @@ def build_traffic(experiment: Experiment) -> Traffic:
         layer_bytes=tuple(element * count for count in dense),
         expert_bytes=tuple(element * count for count in experts),
         inner=inner,
+        gradient_ratio=state_of(experiment)[1] / element,
         gathered="all_gather" if part and grid.tensor > 1 and not experiment.sequence_parallel else None,
     )

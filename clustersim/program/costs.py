@@ -38,8 +38,9 @@ NOTHING = Work()
 
 
 class Block(NamedTuple):
-    """A part of a layer on one rank: its forward, the two halves of its backward, and of the forward what has no weights (``core``).
+    """A part of a layer on one rank: its forward, the two halves of its backward, of the forward what has no weights (``core``), and of
 
+    ``weight`` what belongs to the matrices at the entry (``entry``).
     ``enter`` and ``leave`` are the collectives before and behind it in the forward, and what they are in the backward, where the
     two change places; ``beside`` those beside its forward, and its backward.
     """
@@ -49,6 +50,7 @@ class Block(NamedTuple):
     input: Work
     weight: Work
     core: Work = NOTHING
+    entry: Work = NOTHING
     enter: tuple[Names, Names] = ((), ())
     leave: tuple[Names, Names] = ((), ())
     beside: tuple[Names, Names] = ((), ())
@@ -112,7 +114,7 @@ def layer_segments(blocks: Sequence[Block], recompute: str, kept: bool = False, 
 
     ``recompute`` repeats the core (selective) or the layer, its collectives too (full), before the backward; a backward in two parts
     repeats the layer before each, unless what the first computed is ``kept``. With ``beside_weights`` the collectives at the entry of
-    a block go, in the backward, beside the gradients of its weights, which do not need them. Blocks without collectives are one
+    a block go, in the backward, beside the gradients of the weights there, which do not need them. Blocks without collectives are one
     segment.
 
     >>> attention = Block("attention", Work(3.0, 3e-12), Work(4.0, 4e-12), Work(2.0, 2e-12), core=Work(1.0, 1e-12))
@@ -179,12 +181,14 @@ def _backward(block: Block, kind: str, work: Work) -> Segment:
 
 
 def _both(block: Block, beside_weights: bool) -> tuple[Segment, ...]:
-    """A whole backward: at once, or the gradients of the weights beside the collectives of those of the inputs."""
-    if not (beside_weights and block.enter[1]):
-        return (_backward(block, "backward", together(block.input, block.weight)),)
+    """A whole backward: at once, or with the gradients of the entry's weights beside the collectives of those of the inputs."""
+    whole = together(block.input, block.weight)
+    if not (beside_weights and block.enter[1] and block.entry.seconds):
+        return (_backward(block, "backward", whole),)
+    first = Work(whole.flops - block.entry.flops, whole.seconds - block.entry.seconds)
     return (
-        _segment("backward", block.part, block.input, block.leave[1], block.beside[1]),
-        _segment("backward", block.part, block.weight, beside=block.enter[1]),
+        _segment("backward", block.part, first, block.leave[1], block.beside[1]),
+        _segment("backward", block.part, block.entry, beside=block.enter[1]),
     )
 
 

@@ -53,6 +53,10 @@ class DataParallel:
             return item
         return item._replace(action=item.action._replace(micro_batch=-1))
 
+    def gradients(self, layers: Sequence[int]) -> list[tuple[int, str, str, str]]:
+        """As :meth:`sizes`, of the gradients on their way."""
+        return [(round(size * self.traffic.gradient_ratio), *groups) for size, *groups in self.sizes(layers)]
+
     def sizes(self, layers: Sequence[int]) -> list[tuple[int, str, str, str]]:
         """Bytes of these layers, and the groups that share them: all, those that divide state, those that hold the same part.
 
@@ -165,7 +169,7 @@ def _buckets(parallel: DataParallel, work: Sequence[Work], complete: Sequence[_R
             buckets.append([])
             filled, served = 0, item.action.micro_batch
         buckets[-1].append(run)
-        filled += sum(size for size, *_ in parallel.sizes([item.layer]))
+        filled += sum(size for size, *_ in parallel.gradients([item.layer]))
     return buckets
 
 
@@ -173,7 +177,7 @@ def _hold_gradients(
     template: Template, parallel: DataParallel, rank: int, work: Sequence[Work], bucket: Sequence[_Run], ops: Sequence[int]
 ) -> None:
     for run in bucket:
-        size = sum(size for size, *_ in parallel.sizes([work[run.end].item.layer]))
+        size = sum(size for size, *_ in parallel.gradients([work[run.end].item.layer]))
         template.hold(rank, "buffers", size, _first_to_add(template, work[run.begin]), ops[-1])
 
 
@@ -189,7 +193,7 @@ def _reduce(
     served, fixed_ps = parallel.served(item), parallel.costs.reduce_ps
     fixed_ps = None if fixed_ps is None else fixed_ps * len(layers)
     done = []
-    for size, everyone, shard, replica in parallel.sizes(layers):
+    for size, everyone, shard, replica in parallel.gradients(layers):
         if parallel.grid.size(everyone) == 1:
             continue
         phases = [(everyone, "all_reduce", size)]
@@ -212,7 +216,7 @@ def _reduce_with_twin(template: Template, parallel: DataParallel, rank: int, ite
     if twin is None or parallel.schedule.placement[twin] == rank:
         return []
     parts = parallel.grid.shards if parallel.strategy.partition != "none" else 1
-    size = sum(-(-size // parts) for size, *_ in parallel.sizes([item.layer]))
+    size = sum(-(-size // parts) for size, *_ in parallel.gradients([item.layer]))
     pair = sorted((rank, parallel.schedule.placement[twin]))
     exchange = Exchange("pipeline", "all_reduce", *pair, size, parallel.costs.reduce_ps)
     action = item.action._replace(micro_batch=-1)

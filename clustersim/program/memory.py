@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from clustersim.experiment import Experiment
-from clustersim.model.memory import head_activation_bytes, layer_activation_bytes, layer_working_bytes, state_bytes
-from clustersim.model.spec import parameters_per_rank
+from clustersim.model.memory import (
+    LOGIT_BYTES,
+    MASK_BYTES,
+    Kept,
+    StateBytes,
+    gradient_bytes,
+    head_activation_bytes,
+    layer_activation_bytes,
+    state_bytes,
+)
+from clustersim.model.spec import parameters_per_rank, share
 from clustersim.program.memory_pass import Sizes
 from clustersim.schedule.strategy import OPTIMIZER_AWAY
 
@@ -12,26 +23,85 @@ from clustersim.schedule.strategy import OPTIMIZER_AWAY
 def memory_sizes(experiment: Experiment) -> Sizes:
     """Weights, gradients and optimizer's state by pipeline rank, and the activations of one pass.
 
-    A slice of a micro-batch, and a context rank, have their part of the activations.
+    A slice of a micro-batch, and a context rank, have their part of the activations. Where kernels are not known (no calibration) they are
+    those of arXiv 2205.05198, with nothing beside what the backward needs.
     """
-    shape = experiment.model, experiment.micro_batch, experiment.sequence, experiment.grid.tensor
-    precision, recompute = experiment.precision, experiment.recompute
-
-    def of_a_pass(size_bytes: int) -> int:
-        return -(-size_bytes // (experiment.schedule.slices * experiment.grid.context))
-
-    parallel = experiment.sequence_parallel
-    kept = {moe: of_a_pass(layer_activation_bytes(*shape, recompute, precision, parallel, moe)) for moe in (False, True)}
-    working = {
-        moe: of_a_pass(layer_working_bytes(*shape, precision, parallel, moe)) if recompute == "full" else 0 for moe in (False, True)
-    }
+    pass_ = _Pass(experiment)
     return Sizes(
         state=[_state(experiment, rank) for rank in range(experiment.schedule.ranks)],
-        kept_bytes=tuple(kept[experiment.model.is_moe(layer)] for layer in range(experiment.model.layers)),
-        working_bytes=tuple(working[experiment.model.is_moe(layer)] for layer in range(experiment.model.layers)),
-        head_bytes=of_a_pass(head_activation_bytes(*shape, precision)),
+        kept_bytes=_kept_bytes(experiment, pass_),
+        working_bytes=pass_.by_layer(pass_.working),
+        head_bytes=pass_.head(pass_.footprint.logits_kept_bytes if pass_.footprint else LOGIT_BYTES),
+        loss_bytes=pass_.loss(),
         keeps_working=experiment.strategy.keep_recomputed,
     )
+
+
+class _Pass:
+    """Bytes of one pass on one rank."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        software = experiment.calibration.software if experiment.calibration else None
+        self.footprint = software.memory if software else None
+        self._experiment = experiment
+        self._shape = experiment.model, experiment.micro_batch, experiment.sequence, experiment.grid.tensor
+        self._kernels = Kept()
+        if software:
+            memory = software.memory
+            self._kernels = Kept(software.attention == "flash", software.selective == "products", memory.keeps_outputs, memory.keeps_gathered)
+
+    def part(self, size_bytes: int) -> int:
+        """Of a micro-batch the part of a slice on a context rank."""
+        return -(-size_bytes // (self._experiment.schedule.slices * self._experiment.grid.context))
+
+    def by_layer(self, size: Callable[[bool], int]) -> tuple[int, ...]:
+        of_kind, model = {moe: size(moe) for moe in (False, True)}, self._experiment.model
+        return tuple(of_kind[model.is_moe(layer)] for layer in range(model.layers))
+
+    def kept(self, moe: bool) -> int:
+        return self.part(self._layer(self._experiment.recompute, moe))
+
+    def working(self, moe: bool) -> int:
+        """What a backward has beside what was kept: what it computes again and, where kernels are known, gradients."""
+        experiment = self._experiment
+        if self.footprint is None:
+            return self.part(self._layer("none", moe)) if experiment.recompute == "full" else 0
+        again = max(0, self._layer("none", moe) - self._layer(experiment.recompute, moe))
+        return self.part(again + gradient_bytes(*self._shape, experiment.precision, moe, self._kernels))
+
+    def hidden(self, element_bytes: int) -> int:
+        """The hidden state with elements of this size."""
+        experiment = self._experiment
+        parts = experiment.grid.tensor if experiment.sequence_parallel else 1
+        return self.part(element_bytes * share(experiment.micro_batch * experiment.sequence * experiment.model.hidden, parts))
+
+    def head(self, logit_bytes: int) -> int:
+        experiment = self._experiment
+        return self.part(head_activation_bytes(*self._shape, experiment.precision, experiment.sequence_parallel, logit_bytes, self._kernels))
+
+    def loss(self) -> int:
+        """Copies of the logits that only the loss has."""
+        if self.footprint is None:
+            return 0
+        most = self.footprint.logits_parallel_bytes if self._experiment.grid.tensor > 1 else self.footprint.logits_most_bytes
+        return self.head(most) - self.head(self.footprint.logits_kept_bytes)
+
+    def _layer(self, recompute: str, moe: bool) -> int:
+        experiment = self._experiment
+        return layer_activation_bytes(*self._shape, recompute, experiment.precision, experiment.sequence_parallel, moe, self._kernels)
+
+
+def _kept_bytes(experiment: Experiment, pass_: _Pass) -> tuple[int, ...]:
+    """By layer, from forward to backward. With the first goes the mask behind the embedding, with a stage's last what it has sent."""
+    kept = list(pass_.by_layer(pass_.kept))
+    if pass_.footprint is None:
+        return tuple(kept)
+    if experiment.model.dropout and experiment.model.vocab:
+        kept[0] += pass_.hidden(MASK_BYTES)
+    if pass_.footprint.keeps_sent and experiment.grid.pipeline > 1:
+        for layers in experiment.stage_layers[:-1]:
+            kept[layers[-1]] += pass_.hidden(state_bytes(experiment.precision).weights)
+    return tuple(kept)
 
 
 def rank_layer_parameters(experiment: Experiment) -> list[tuple[int, int]]:
@@ -57,14 +127,24 @@ def rank_parameters(experiment: Experiment, rank: int) -> tuple[int, int]:
     return sum(dense for dense, _ in held), sum(experts for _, experts in held)
 
 
+def state_of(experiment: Experiment) -> tuple[StateBytes, int]:
+    """Bytes of a parameter, and of its gradient on the way to the other copies: the software's, or those of the ZeRO paper."""
+    if experiment.calibration:
+        return experiment.calibration.software.memory.of(experiment.precision)
+    state = state_bytes(experiment.precision)
+    return state, state.gradients
+
+
 def _state(experiment: Experiment, rank: int) -> dict[str, int]:
     """Bytes of the training state on a pipeline rank.
 
     Partitioning (ZeRO, arXiv 1910.02054) divides the optimizer's state, then the gradients, then the weights over the
-    data-parallel ranks; whole layers are then held only in buffers. Where steps run into each other without a flush, a second
-    version of the weights is kept (PipeDream-2BW, arXiv 2006.09503).
+    data-parallel ranks; whole layers are then held only in buffers. Weights that are cast from the optimizer's master as they are
+    gathered have no part of their own (FSDP). Where steps run into each other without a flush, a second version of the weights is
+    kept (PipeDream-2BW, arXiv 2006.09503).
     """
-    partition, state, (dense, experts) = experiment.strategy.partition, state_bytes(experiment.precision), rank_parameters(experiment, rank)
+    partition, (state, _), (dense, experts) = experiment.strategy.partition, state_of(experiment), rank_parameters(experiment, rank)
+    cast = partition == "parameters" and bool(experiment.calibration) and experiment.calibration.software.memory.gathers_master
 
     def divided(per_parameter: int, *partitions: str) -> int:
         if partition not in partitions:
@@ -72,7 +152,20 @@ def _state(experiment: Experiment, rank: int) -> dict[str, int]:
         return -(-per_parameter * dense // experiment.grid.shards) - (-per_parameter * experts // experiment.grid.size("expert_data"))
 
     return {
-        "weights": divided(state.weights * (1 if experiment.schedule.flushes else 2), "parameters"),
+        "weights": 0 if cast else divided(state.weights * (1 if experiment.schedule.flushes else 2), "parameters"),
         "gradients": divided(state.gradients, "parameters", "gradients"),
         "optimizer": 0 if experiment.strategy.offload in OPTIMIZER_AWAY else divided(state.optimizer, "parameters", "gradients", "optimizer"),
     }
+
+
+def reserve_bytes(experiment: Experiment) -> int:
+    """What a GPU has in use outside of PyTorch's allocator: CUDA with its libraries, and NCCL's communicators. 0 where software is not known.
+
+    Communicators are of the whole job, of each kind of group that the rank is in, and of the rank with each neighbour in the pipeline.
+    """
+    if experiment.calibration is None:
+        return 0
+    footprint, grid = experiment.calibration.software.memory, experiment.grid
+    groups = sum(grid.size(kind) > 1 for kind in ("tensor", "context", "data", "expert"))
+    communicators = groups + min(2, grid.pipeline - 1) + (grid.ranks > 1)
+    return footprint.context_bytes + footprint.communicator_bytes * communicators

@@ -23,13 +23,15 @@ class Sizes:
 
     Of one pass (a micro-batch, or a slice of one), by layer: ``kept_bytes`` from its forward to the end of its backward,
     ``working_bytes`` of the layer whose backward runs, computed again, and ``head_bytes`` of the logits and the loss, which run
-    with the backward. With ``keeps_working`` what a split backward computes again stays from its first part to its second.
+    with the backward, with ``loss_bytes`` more while they do. With ``keeps_working`` what a split backward computes again stays from its
+    first part to its second.
     """
 
     state: Sequence[Mapping[str, int]]
     kept_bytes: Sequence[int]
     working_bytes: Sequence[int]
     head_bytes: int
+    loss_bytes: int = 0
     keeps_working: bool = False
 
 
@@ -52,7 +54,8 @@ def add_memory(
     [(-1, -1, 100), (0, 2, 7)]
     """
     for what, size in sizes.state[rank].items():
-        template.hold(rank, what, size)
+        if size:
+            template.hold(rank, what, size)
     forwards: dict[tuple[int, int, int], tuple[int, tuple[int, int] | None]] = {}  # those whose backward has not ended
     heads: dict[tuple[int, int, int], int] = {}  # the op that made the logits
     again: dict[tuple[int, int, int], int] = {}  # the op that began to compute a layer again, for both parts of its backward
@@ -70,6 +73,8 @@ def add_memory(
             template.hold(rank, "activations", working, begin, one.compute)
         if kind != "W" and one.item.layer == layers - 1:
             heads[key] = one.first
+            if sizes.loss_bytes:
+                template.hold(rank, "activations", sizes.loss_bytes, one.first, _last_of_head(template, one))
         if kind in "BW":
             begin, away = forwards.pop(key)
             if away is not None:

@@ -93,7 +93,8 @@ class Program:
     ``rank`` holds global rank numbers, ``stream`` positions in ``streams``, ``kind`` and ``part`` codes of
     :mod:`clustersim.program.kinds`; ``bytes`` is what the rank itself sends, ``activity`` is -1 for compute.
     ``dependency_op[i]`` waits for ``dependency_on[i]``. ``simulated_as``: for each rank of the job
-    the one in here that stands for it; ``apart`` says why ranks that might be alike are not, one reason a line.
+    the one in here that stands for it; ``apart`` says why ranks that might be alike are not, one reason a line. Beside a
+    collective of its rank compute takes 1 + ``slowdown_ppm``/10^6 times as long.
     """
 
     rank: np.ndarray
@@ -118,6 +119,7 @@ class Program:
     simulated_as: np.ndarray
     memory: Memory = NO_MEMORY
     apart: tuple[str, ...] = ()
+    slowdown_ppm: int = 0
 
     def link_bytes(self) -> list[int]:
         """By link, the payload that crosses it in the step, to the nearest byte."""

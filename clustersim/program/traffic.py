@@ -21,8 +21,8 @@ class Traffic:
     """Messages between stages, state by layer, and the collectives inside layers by the names that segments of compute use.
 
     ``message_bytes`` of one pass (a micro-batch, or a slice of one) go to the next stage; where ``gathered`` is a name, that
-    collective makes them whole on arrival. ``layer_bytes`` are the weights of each layer, which are as many bytes as its gradients;
-    ``expert_bytes`` those of its experts on this rank, which only some of the copies share.
+    collective makes them whole on arrival. ``layer_bytes`` are the weights of each layer, ``expert_bytes`` those of its experts on
+    this rank, which only some of the copies share; gradients travel in ``gradient_ratio`` times as many bytes.
     """
 
     message_bytes: int
@@ -30,3 +30,4 @@ class Traffic:
     expert_bytes: tuple[int, ...] = ()
     inner: Mapping[str, Inner] = field(default_factory=dict)
     gathered: str | None = None
+    gradient_ratio: float = 1.0

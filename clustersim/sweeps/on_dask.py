@@ -15,23 +15,23 @@ _PATIENCE_S = 10
 class DaskWorkers:
     """The workers behind a scheduler's ``address``, each with clustersim installed and the experiment's files at the same place.
 
-    InputError when dask is not installed or nobody answers. Use as a context, as :class:`clustersim.sweeps.pool.Processes`.
+    Use as a context, as :class:`clustersim.sweeps.pool.Processes`; InputError when dask is not installed or nobody answers.
     """
 
     def __init__(self, base: Base, address: str) -> None:
+        self._base, self._address = base, address
+
+    def __enter__(self) -> DaskWorkers:
         try:
             from distributed import Client
         except ImportError:
             raise InputError("--dask: dask is not installed; `pip install 'clustersim[dask]'` does that") from None
         try:
-            self._client = Client(address, timeout=_PATIENCE_S, set_as_default=False)
+            self._client = Client(self._address, timeout=_PATIENCE_S, set_as_default=False)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:120]
             example = "expected for example tcp://10.0.0.1:8786"
-            raise InputError(f"--dask {clipped(address)}: no scheduler answers: {reason}; {example}") from None
-        self._base = base
-
-    def __enter__(self) -> DaskWorkers:
+            raise InputError(f"--dask {clipped(self._address)}: no scheduler answers: {reason}; {example}") from None
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -15,15 +15,19 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import clustersim
 from clustersim import presets, units
+from clustersim.cluster.load import BASE
 from clustersim.document import Document
 from clustersim.errors import DeadlockError, InputError
 from clustersim.experiment import SHORT_FORMS, Experiment, parse, with_strategy
 from clustersim.read_strategy import FILE_SUFFIX
 from clustersim.simulation import manifest, release, simulate
+from clustersim.sweeps.vary import Point
 
 STRATEGY = "strategy.name"
 OK, INFEASIBLE, FAILED = "ok", "infeasible", "failed"
@@ -45,6 +49,11 @@ def base_of(read: Document, folder: Path) -> Base:
     return Base(replace(read, data={key: value for key, value in read.data.items() if key != "sweep"}), folder.resolve())
 
 
+def texts(point: Point) -> dict[str, str]:
+    """What a point puts into the experiment."""
+    return {path: value.text for path, value in point.items()}
+
+
 def resolved(base: Base, assignments: Assignments) -> Document:
     """The document of a point. Another strategy drops what the file says for its own; other fields are put in after that."""
     read = base.document
@@ -62,20 +71,33 @@ def strategy_of(base: Base, assignments: Assignments) -> str:
 
 
 def key(base: Base, assignments: Assignments) -> str:
-    """A hash of the resolved inputs, of the files that they name, and of the version: equal for equal results."""
+    """A hash of the resolved inputs, of the files that they name, and of the program: equal for equal results."""
     try:
         data = resolved(base, assignments).data
     except InputError as error:  # a path into what is no mapping: the row will say so
         data = {"refused": str(error)}
-    content = {"inputs": data, "files": _files(data, base.near), "version": release()}
+    content = {"inputs": data, "files": _files(data, base.near), "program": _program()}
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
-def solve(base: Base, assignments: Assignments) -> dict[str, Any]:
-    """The summary of a point, with ``status``, ``reason``, ``version`` and ``seed``; without the summary where there is none.
+def digest_of_tree(folder: Path) -> str:
+    """A hash of the files in a folder, by their names inside it; what Python compiled from them does not count."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in files}
+    return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 
-    A point that cannot be is ``infeasible``: the summary is there all the same when only the memory is too small. One whose
-    simulation goes wrong is ``failed``.
+
+@cache
+def _program() -> str:
+    """All of the package: whatever is changed in it could change a result."""
+    return digest_of_tree(Path(clustersim.__file__).parent)
+
+
+def solve(base: Base, assignments: Assignments) -> dict[str, Any]:
+    """The summary of a point, with ``status``, ``reason``, ``version`` and ``seed``, ``warnings``; without the summary where there is none.
+
+    ``warnings`` are those of the experiment. A point that cannot be is ``infeasible``: the summary is there all the same when only
+    the memory is too small. One whose simulation goes wrong is ``failed``.
     """
     try:
         experiment = parse(resolved(base, assignments), base.near)
@@ -98,12 +120,13 @@ def _simulated(experiment: Experiment) -> dict[str, Any]:
         reason = f"does not fit: a GPU needs {needed} and has {has}"
     made = manifest(experiment)
     return {
-        "status": OK if summary["fits"] else INFEASIBLE, "reason": reason, "version": made["version"], "seed": made["seed"], **summary,
+        "status": OK if summary["fits"] else INFEASIBLE, "reason": reason, "version": made["version"], "seed": made["seed"],
+        "warnings": list(experiment.warnings), **summary,
     }  # fmt: skip
 
 
 def _without(status: str, reason: str) -> dict[str, Any]:
-    return {"status": status, "reason": reason, "version": release(), "seed": None}
+    return {"status": status, "reason": reason, "version": release(), "seed": None, "warnings": []}
 
 
 def failed(reason: str) -> dict[str, Any]:
@@ -117,6 +140,7 @@ def _files(data: Mapping[str, Any], near: Path) -> dict[str, str | None]:
     name = strategy.get("name") if isinstance(strategy, Mapping) else strategy
     found: dict[str, str | None] = {"cluster": None}
     cluster, model = data.get("cluster"), data.get("model")
+    cluster = cluster.get(BASE) if isinstance(cluster, Mapping) else cluster
     if isinstance(cluster, str):
         try:
             found["cluster"] = _digest(presets.find(cluster, "topologies", near, "cluster", "cluster"))

@@ -24,10 +24,11 @@ class Processes:
     """
 
     def __init__(self, base: Base, jobs: int) -> None:
-        self._base = base
-        self._workers = [_Worker(base) for _ in range(jobs)]
+        self._base, self._jobs = base, jobs
+        self._workers: list[_Worker] = []
 
     def __enter__(self) -> Processes:
+        self._workers = [_Worker(self._base) for _ in range(self._jobs)]
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from clustersim.errors import InputError
 from clustersim.experiment import parse
 from clustersim.sweeps.knee import INFINITE, Evaluate, Knee, find_knees
-from clustersim.sweeps.points import Assignments, Base, key, strategy_of
+from clustersim.sweeps.points import Assignments, Base, key, strategy_of, texts
+from clustersim.sweeps.slips import refuse_slips
 from clustersim.sweeps.store import Store
 from clustersim.sweeps.tornado import Bar, tornado
 from clustersim.sweeps.vary import Field, Point, combined
@@ -74,17 +75,18 @@ def workers(base: Base, jobs: int | None = None, dask: str | None = None) -> Abs
 def run(plan: Plan, pool_of: AbstractContextManager[Workers], folder: Path | None = None, progress: Progress | None = None) -> Sweep:
     """Simulate what is not in the ``folder`` yet; each point is kept there as soon as it is finished.
 
-    InputError when not a single point makes an experiment, with the reason of the first.
+    InputError for a value that can never be, when not a single point makes an experiment (with the reason of the first), and
+    when another sweep is at work in the folder.
     """
     points = combined(plan.fields, plan.zipped)
-    store = Store(folder)
-    with pool_of as pool:
+    refuse_slips(plan.base, plan.fields, points)
+    with pool_of as pool, Store(folder) as store:  # in this order: processes that are forked off would hold the lock as well
         evaluate = _evaluator(plan.base, store, pool, progress or (lambda done, total: None))
         rows = evaluate(points)
         _refuse_if_none(rows)
 
         def strategy(point: Point) -> str:
-            return strategy_of(plan.base, _texts(point))
+            return strategy_of(plan.base, texts(point))
 
         slowdowns = _slowdowns(plan, points, rows, evaluate)
         knees = [knee for field in _searched(plan) for knee in find_knees(field, points, rows, strategy, plan.tolerance, evaluate)]
@@ -97,9 +99,9 @@ def _evaluator(base: Base, store: Store, pool: Workers, progress: Progress) -> E
 
     def evaluate(points: Sequence[Point]) -> list[dict[str, Any]]:
         nonlocal done, total
-        texts = [_texts(point) for point in points]
-        keys = [key(base, assignments) for assignments in texts]
-        missing = {name: assignments for name, assignments in zip(keys, texts, strict=True) if store.get(name) is None}
+        wanted = [texts(point) for point in points]
+        keys = [key(base, assignments) for assignments in wanted]
+        missing = {name: assignments for name, assignments in zip(keys, wanted, strict=True) if store.get(name) is None}
         names = list(missing)
         total += len(names)
         progress(done, total)
@@ -110,10 +112,6 @@ def _evaluator(base: Base, store: Store, pool: Workers, progress: Progress) -> E
         return [store.get(name) for name in keys]
 
     return evaluate
-
-
-def _texts(point: Point) -> dict[str, str]:
-    return {path: value.text for path, value in point.items()}
 
 
 def _refuse_if_none(rows: Sequence[dict[str, Any]]) -> None:

@@ -108,8 +108,8 @@ def _field(path: str, values: Any, place: str) -> Field:
 
 def _in_full(field: Field) -> Field:
     """``strategy=lga`` is short for ``strategy.name=lga``, as in a file; ``strategy={name: lga}`` stays what it is."""
-    short = field.path in SHORT_FORMS and not any(value.text.startswith("{") for value in field.values)
-    return replace(field, path=f"{field.path}.{SHORT_FORMS[field.path]}") if short else field
+    short = field.path == "strategy" and not any(value.text.startswith("{") for value in field.values)
+    return replace(field, path=STRATEGY) if short else field
 
 
 def _text(value: Any, place: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from clustersim.errors import InputError
 from clustersim.sweeps.points import FAILED
@@ -15,23 +16,33 @@ FILE = "points.jsonl"
 
 
 class Store:
-    """Rows by key, kept in ``points.jsonl`` of a folder, or in memory without one.
+    """Rows by key, kept in ``points.jsonl`` of a folder, or in memory without one. Use as a context.
 
-    A line that was cut off (the machine stopped while it was written) is passed over, its point is made again. Failed points
-    are kept in the file but not given back: they are tried again.
+    Until its end the file is locked: InputError when it cannot be read or another store has it. The lock is the system's, which
+    frees it however the process ends. A line that was cut off (the machine stopped while it was written) is passed over, its
+    point is made again. Failed points are kept in the file but not given back: they are tried again.
 
-    >>> store = Store(None)
-    >>> store.add("a", {"status": "ok", "step_time_s": 1.5}, {"batch.global": "8"})
-    >>> store.get("a"), store.get("b")
+    >>> with Store(None) as store:
+    ...     store.add("a", {"status": "ok", "step_time_s": 1.5}, {"batch.global": "8"})
+    ...     store.get("a"), store.get("b")
     ({'status': 'ok', 'step_time_s': 1.5}, None)
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._rows: dict[str, dict[str, Any]] = {}
         self._path = None if folder is None else folder / FILE
+        self._file: BinaryIO | None = None
         self._torn = False
+
+    def __enter__(self) -> Store:
         if self._path is not None:
-            self._read()
+            self._file = _locked(self._path)
+            self._read(self._file.read())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def get(self, key: str) -> dict[str, Any] | None:
         return self._rows.get(key)
@@ -39,23 +50,18 @@ class Store:
     def add(self, key: str, row: dict[str, Any], assignments: Mapping[str, str]) -> None:
         """Keep a row; it is on the disk when this returns."""
         self._rows[key] = row
-        if self._path is None:
+        if self._file is None:
             return
         line = json.dumps({"key": key, "fields": dict(assignments), "row": row}, allow_nan=False) + "\n"
         try:
-            with self._path.open("ab") as file:
-                file.write(b"\n" * self._torn + line.encode())
-                file.flush()
-                os.fsync(file.fileno())
+            self._file.write(b"\n" * self._torn + line.encode())
+            self._file.flush()
+            os.fsync(self._file.fileno())
         except OSError as error:
             raise InputError(f"{self._path}: cannot be written: {error.strerror or error}") from None
         self._torn = False
 
-    def _read(self) -> None:
-        try:
-            content = self._path.read_bytes() if self._path.exists() else b""
-        except OSError as error:
-            raise InputError(f"{self._path}: cannot be read: {error.strerror or error}") from None
+    def _read(self, content: bytes) -> None:
         self._torn = bool(content) and not content.endswith(b"\n")
         for line in content.splitlines():
             try:
@@ -65,3 +71,16 @@ class Store:
                     self._rows[key] = row
             except (ValueError, KeyError, TypeError):
                 continue  # cut off
+
+
+def _locked(path: Path) -> BinaryIO:
+    """The file, to read and to append to, held by nobody else."""
+    try:
+        file = path.open("a+b")
+        file.seek(0)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"{path}: another sweep is at work in this folder; wait for its end, or take another folder") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read and written: {error.strerror or error}") from None
+    return file

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SLOWDOWN = "slowdown"
+_DTYPES = (({bool}, "boolean"), ({int}, "Int64"), ({int, float}, "float64"))
+_WITHOUT_VALUES = {"reason": "string", "seed": "Int64"}  # where no row has one; elsewhere it is a figure that nothing gave
 
 
 def document(sweep: Sweep) -> dict[str, Any]:
@@ -28,13 +30,18 @@ def document(sweep: Sweep) -> dict[str, Any]:
 
 
 def table(sweep: Sweep) -> pd.DataFrame:
-    """A row a point in the order of the grid: the varied fields, ``slowdown``, ``status``, ``reason``, ``version``, ``seed``, every key
-    of the summary; nested ones with dots, as ``communication_bytes.data``, lists as text. ``attrs``: ``units``, ``knees``, ``tornado``.
+    """A row a point in the order of the grid: the varied fields, ``slowdown``, ``status``, ``reason``, ``version``, ``seed``,
+    ``warnings``, every key of the summary; nested ones with dots, as ``communication_bytes.data``, lists as text. ``attrs``:
+    ``units``, ``knees``, ``tornado``.
+
+    A row without figures changes no type: columns are Int64, float64, boolean or string.
     """
     import pandas as pd
 
     made = document(sweep)
-    frame = pd.DataFrame([_flat(point) for point in made.pop("points")])
+    rows = [_flat(point) for point in made.pop("points")]
+    columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+    frame = pd.DataFrame({name: pd.array(values, dtype=_dtype(name, values)) for name, values in columns.items()})
     frame.attrs.update(made)
     return frame
 
@@ -49,6 +56,17 @@ def write_table(frame: pd.DataFrame, folder: Path) -> list[Path]:
         write_whole(folder / "sweep.csv", lambda path: bare.to_csv(path, index=False)),
         write_whole(folder / "knees.json", lambda path: path.write_text(text, encoding="utf-8")),
     ]
+
+
+def _dtype(name: str, values: Sequence[Any]) -> str:
+    """By the values of a column that are there."""
+    present = [value for value in values if value is not None]
+    if not present:
+        return _WITHOUT_VALUES.get(name, "float64")
+    if any(type(value) is int and abs(value) >= 2**63 for value in present):
+        return "float64"
+    found = set(map(type, present))
+    return next((dtype for types, dtype in _DTYPES if found <= types), "string")
 
 
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

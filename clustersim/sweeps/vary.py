@@ -87,7 +87,7 @@ class Field:
     def bare(self, number: float) -> str:
         """The same without the unit."""
         if not self.unit:
-            return str(number)
+            return f"{number:.15g}"
         amount = number / self.scale
         return f"{amount:.4g}" if abs(amount) < 9999.5 else f"{amount:.0f}"
 
@@ -209,22 +209,22 @@ def _values(text: str, place: str) -> list[Value]:
     match = _RANGE.fullmatch(text)
     if match is None:
         if ".." in text and re.match(_NUMBER, text):
-            allowed = f"allowed: a..b, a..b:lin5 or a..b:log8 with a unit behind b, as {EXAMPLE}"
-            raise InputError(f"{place}: {clipped(text)} is no range; {allowed}")
+            raise InputError(f"{place}: {clipped(text)} is no range; expected a..b, a..b:lin5 or a..b:log8, for example {EXAMPLE}")
         return [value_of(text)]
     first, first_unit, last, last_unit, spacing, count = match.groups()
     unit = last_unit or first_unit or ""
     if unit and dimension_of(f"1 {unit}") is None:
-        raise InputError(f"{place}: unknown unit {unit!r}; write for example {EXAMPLE}")
+        raise InputError(f"{place}: unknown unit {clipped(unit)!r}; expected for example {EXAMPLE}")
     scale = _scale(first_unit or unit, unit, place)
     low, high = Fraction(first) * scale, Fraction(last)
     if low > high:
-        raise InputError(f"{place}: the range {first}..{last} is reversed; write the smaller first")
+        raise InputError(f"{place}: the range {first}..{last} is reversed; expected the smaller end first")
     if low <= 0 and spacing != "lin":
-        raise InputError(f"{place}: from {first} there is no way up by equal ratios; allowed: a first value above zero, or :lin5")
+        steps = f"equal steps, as {first}..{last}{unit}:lin5"
+        raise InputError(f"{place}: a range at equal ratios cannot start at {first}; allowed: a first value above zero, or {steps}")
     whole = not unit and bool(_WHOLE.fullmatch(first)) and bool(_WHOLE.fullmatch(last))
     if spacing and not 2 <= int(count) <= _MAX_VALUES:
-        raise InputError(f"{place}: :{spacing}{count} values; allowed: 2 to {_MAX_VALUES:,}")
+        raise InputError(f"{place}: :{spacing}{count} asks for {int(count)} value{'s' * (int(count) != 1)}; allowed: 2 to {_MAX_VALUES:,}")
     numbers = _spaced(low, high, spacing, int(count or 0))
     texts = dict.fromkeys(_written(number, whole) for number in numbers)
     return [value_of(f"{text} {unit}".strip()) for text in texts]
@@ -235,7 +235,7 @@ def _scale(of: str, into: str, place: str) -> Fraction:
         return Fraction(1)
     dimension = dimension_of(f"1 {of}")
     if dimension is None or dimension != dimension_of(f"1 {into}"):
-        raise InputError(f"{place}: {of!r} and {into!r} are not units of one kind; write for example {EXAMPLE}")
+        raise InputError(f"{place}: {clipped(of)!r} and {clipped(into)!r} are not units of one kind; expected for example {EXAMPLE}")
     return Fraction(units.parse(f"1000 {of}", dimension)) / Fraction(units.parse(f"1000 {into}", dimension))
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim.analysis.ranks import rank_times
-from clustersim.analysis.summary import StepFacts, summarize
+from clustersim.analysis.summary import Capacity, StepFacts, summarize
 from clustersim.trace.trace import Trace
 from tests.helpers import simulated, unit_cost
 
@@ -24,7 +24,7 @@ def trace(ops):
     return Trace(table, pd.DataFrame({"op": [], "on": []}), links, memory)
 
 
-FACTS = StepFacts({0: 1}, 30, 120.0, 150.0, 16.0, 14, {"a": "nvlink"}, {"a": 10}, {"a": 30}, {"a": 2})
+FACTS = StepFacts({0: 1}, 30, 120.0, 150.0, 90.0, 105.0, 16.0, Capacity(16, 14), {"a": "nvlink"}, {"a": 10}, {"a": 30}, {"a": 2})
 
 
 def test_half_hidden_communication():

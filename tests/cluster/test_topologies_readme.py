@@ -15,7 +15,7 @@ import yaml
 
 from clustersim import document, presets, units
 from clustersim.cli import main
-from clustersim.cluster import explicit, fabrics, links, load, network, node, routes, spec
+from clustersim.cluster import explicit, fabrics, gpus, links, load, network, node, routes, spec
 from clustersim.cluster.describe import describe
 from clustersim.cluster.load import check_cluster, load_cluster
 from clustersim.collectives import algorithms, protocols
@@ -119,7 +119,7 @@ MESH = "network: {layout: torus, dimensions: [8], bandwidth: 1 GB/s, latency: 1 
 PROBES = {
     "The file": ["zzz: 1\n"],
     "gpu": ["gpu: {zzz: 1}\n"],
-    "gpu.peak": ["gpu: {peak: {zzz: 1}}\n"],
+    "gpu.peak": ["gpu: {name: g, memory: 1 GB, memory_bandwidth: 1 GB/s, efficiency: 1, peak: {zzz: 1}}\n"],
     "node": ["node: {zzz: 1}\n"],
     "node.nvlink": ["node: {gpus: 2, nvlink: {zzz: 1}, pcie: {bandwidth: 1 GB/s, latency: 1 us}}\n"],
     "node.pcie": ["node: {gpus: 2, pcie: {zzz: 1}}\n"],
@@ -153,7 +153,7 @@ def test_a_table_has_the_keys_that_its_reader_allows(heading, tmp_path):
 
 
 def test_every_section_that_is_read_has_a_table():
-    sources = "".join(inspect.getsource(module) for module in (load, node, network, explicit, protocols, spec)) + inspect.getsource(load.networks.read_trunk)
+    sources = "".join(inspect.getsource(module) for module in (load, gpus, node, network, explicit, protocols, spec)) + inspect.getsource(load.networks.read_trunk)
     read = {name for name in re.findall(r'(?:section|items)\((?:section, |network, )?"(\w+)"', sources)}
     tables = {part for heading in PROBES for part in heading.split(".")} | {"ports"}
     assert read >= {"gpu", "peak", "node", "nvlink", "pcie", "network", "trunk", "levels", "links", "collectives", "protocols"}

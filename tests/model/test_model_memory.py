@@ -116,7 +116,7 @@ def test_state_of_a_7_5b_model_as_the_zero_paper_gives_it():
 
 
 def test_unknown_words_are_refused():
-    with pytest.raises(ValueError, match="unknown precision 'int8'; allowed: bf16, fp16, fp32"):
+    with pytest.raises(ValueError, match="unknown precision 'int8'; allowed: bf16, fp16, fp8, fp32"):
         state_bytes("int8")
     with pytest.raises(ValueError, match="unknown recompute 'some'; allowed: none, selective, full"):
         layer_activation_bytes(preset("x-32"), 1, 512, recompute="some")

@@ -14,12 +14,14 @@ import pytest
 import clustersim
 from clustersim.errors import DeadlockError, InputError
 from clustersim.sweeps import points as points_module
-from clustersim.sweeps.points import base_of, key
+from clustersim.sweeps.points import base_of, digest_of_tree, key
 from clustersim.sweeps.settings import read_plan
 from clustersim.sweeps.store import FILE, Store
+from clustersim.sweeps.table import write_table
 
 VARY = {"strategy.name": ["standard", "mpp"], "batch.global": "4,8"}
-MANY = "batch.sequence=8..320:lin40"
+SHORT = ["batch.global=4", "model.layers=4"]
+MANY = "batch.sequence=8..192:lin24"
 
 
 def same(one, other):
@@ -29,12 +31,16 @@ def same(one, other):
 
 def test_the_table_is_in_the_order_of_the_grid_whatever_the_number_of_processes(small):
     vary = {**VARY, "network.bandwidth": "10,100Gb/s"}
-    tables = [clustersim.sweep("e.yaml", vary, jobs=jobs) for jobs in (1, 3)]
+    tables = [clustersim.sweep("e.yaml", vary, jobs=jobs, knees=False) for jobs in (1, 3)]
     same(*tables)
-    assert tables[0].attrs == tables[1].attrs and len(tables[0].attrs["knees"]) == 4
     expected = [(s, g, b * 1e9 / 8) for s in ("standard", "mpp") for g in (4, 8) for b in (10, 100)]
     assert list(tables[0][list(vary)].itertuples(index=False, name=None)) == expected
     assert tables[0].attrs["units"] == {"strategy.name": "", "batch.global": "", "network.bandwidth": "B/s"}
+
+
+def test_knees_do_not_depend_on_the_number_of_processes(small):
+    tables = [clustersim.sweep("e.yaml", {"network.bandwidth": "10,100Gb/s"}, ["batch.global=4"], jobs=jobs) for jobs in (1, 2)]
+    assert tables[0].attrs == tables[1].attrs and len(tables[0].attrs["knees"]) == 1
 
 
 def test_a_point_is_what_simulate_gives(small):
@@ -51,6 +57,26 @@ def test_another_strategy_drops_what_the_file_says_for_its_own_and_takes_what_is
     table = clustersim.sweep("e.yaml", {"strategy.name": ["mpp", "standard"], "strategy.chunks": ["2", "4"]}, ["strategy.chunks=1"])
     assert table["status"].tolist() == ["ok", "ok", "infeasible", "infeasible"]
     assert clustersim.sweep("e.yaml", {"strategy.name": ["standard"]}, ["strategy.chunks=2"])["status"].tolist() == ["ok"]
+
+
+def test_what_depends_on_other_fields_is_no_slip(small):
+    table = clustersim.sweep("e.yaml", {"cluster": ["dgx-1-v100", "pcie-ethernet"], "precision": ["bf16", "fp16"]})
+    assert table["status"].tolist() == ["infeasible", "ok", "ok", "ok"] and "no peak for bf16" in table["reason"][0]
+
+
+def test_a_row_without_figures_changes_no_type(small, tmp_path):
+    grids = {"batch.global": [4]}, {"batch.global": [4, 17]}
+    whole, holed = (clustersim.sweep("e.yaml", grid) for grid in grids)
+    assert whole.dtypes.to_dict() == holed.dtypes.to_dict()
+    whole_numbers = ("batch.global", "events", "peak_memory_bytes", "communication_bytes.data", "seed")
+    expected = dict.fromkeys(whole_numbers, "Int64") | dict.fromkeys(("status", "reason", "version"), "string")
+    expected |= {"fits": "boolean", "step_time_s": "float64", "slowdown": "float64"}
+    assert {name: str(holed[name].dtype) for name in expected} == expected
+    parquet, csv = write_table(holed, tmp_path)[:2]
+    pd.testing.assert_frame_equal(pd.read_parquet(parquet), holed)
+    assert pd.read_parquet(parquet)["events"].isna().tolist() == [False, True]
+    events = csv.read_text().splitlines()[1].split(",")[list(holed).index("events")]
+    assert events == str(holed["events"][0]) and events.isdigit()
 
 
 def test_points_that_cannot_be_are_rows_that_say_why(small):
@@ -119,8 +145,8 @@ def alive(pid):
 
 
 def started(folder, *, jobs="2", **settings):
-    """A sweep of 40 points in a process of its own."""
-    options = ["--vary", MANY, "--set", "batch.global=4", "--jobs", jobs, "-o", str(folder)]
+    """A sweep of 24 points in a process of its own."""
+    options = ["--vary", MANY, *(part for override in SHORT for part in ("--set", override)), "--jobs", jobs, "-o", str(folder)]
     command = [sys.executable, "-m", "clustersim", "sweep", "e.yaml", *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
 
@@ -140,24 +166,21 @@ def test_after_a_kill_only_the_missing_points_are_done(small, tmp_path):
     workers = children(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    with Store(folder):
+        pass  # nobody holds it any more
     assert len(workers) == 2
     wait_for(lambda: not any(map(alive, workers)))  # nobody is left behind
     kept = [line for line in lines(folder) if line.endswith(b"\n")]
-    assert 3 <= len(kept) < 40 and not (folder / "sweep.csv").exists()
+    assert 3 <= len(kept) < 24 and not (folder / "sweep.csv").exists()
     with (folder / FILE).open("ab") as file:
         file.write(b'{"key": "torn of')
-    again = started(folder)
-    again.communicate()
-    assert again.returncode == 0
+    again = clustersim.sweep("e.yaml", [MANY], SHORT, folder=folder)
     entries = [line for line in lines(folder) if b"torn of" not in line]
-    assert entries[: len(kept)] == kept and len(entries) == 40
-    assert len({json.loads(entry)["key"] for entry in entries}) == 40
-    fresh = clustersim.sweep("e.yaml", [MANY], ["batch.global=4"])
-    once, other = (frame.drop(columns=["wall_s", "reason", "seed"]) for frame in (pd.read_parquet(folder / "sweep.parquet"), fresh))
-    pd.testing.assert_frame_equal(once, other)
-    third = started(folder)
-    third.communicate()
-    assert len(lines(folder)) == 41  # nothing was missing
+    assert entries[: len(kept)] == kept and len(entries) == 24
+    assert len({json.loads(entry)["key"] for entry in entries}) == 24
+    same(again, clustersim.sweep("e.yaml", [MANY], SHORT))
+    same(again, clustersim.sweep("e.yaml", [MANY], SHORT, folder=folder))
+    assert len(lines(folder)) == 25  # nothing was missing
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
@@ -203,8 +226,26 @@ def test_the_key_follows_all_inputs(small, tmp_path, monkeypatch):
     assert now() != first
     Path("mine.yaml").write_text(source)
     assert now() == first
-    monkeypatch.setattr(points_module, "release", lambda: "99.0")
+    inline = now("batch.global=32", "cluster={base: ./mine.yaml}")
+    Path("mine.yaml").write_text(source + "\n# another\n")
+    assert now("batch.global=32", "cluster={base: ./mine.yaml}") != inline
+    Path("mine.yaml").write_text(source)
+    monkeypatch.setattr(points_module, "_program", lambda: "another")
     assert now() != first
+
+
+def test_the_hash_of_the_program_follows_its_files(tmp_path):
+    def made(name, files):
+        for path, text in files.items():
+            (tmp_path / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / path).write_text(text)
+        return digest_of_tree(tmp_path / name)
+
+    files = {"a.py": "x = 1", "b/c.py": "", "b/d.yaml": "y: 2"}
+    first = made("one", files)
+    assert made("two", {**files, "b/__pycache__/c.pyc": "compiled"}) == first
+    others = {**files, "a.py": "x = 2"}, {**files, "e.py": ""}, {"z.py": "x = 1"}
+    assert len({first, *(made(f"other{number}", other) for number, other in enumerate(others))}) == 4
 
 
 def test_version_and_seed_are_in_every_row(small):
@@ -213,15 +254,28 @@ def test_version_and_seed_are_in_every_row(small):
 
 
 def test_damaged_lines_are_passed_over(tmp_path):
-    store = Store(tmp_path)
-    store.add("a", {"status": "ok", "x": 1.5}, {})
+    with Store(tmp_path) as store:
+        store.add("a", {"status": "ok", "x": 1.5}, {})
     with (tmp_path / FILE).open("ab") as file:
         file.write(b'\xff\xfe\n[]\n{"key": 1}\n{"key": "b", "row": {"sta')
-    store = Store(tmp_path)
-    assert store.get("a") == {"status": "ok", "x": 1.5} and store.get("b") is None
-    store.add("c", {"status": "failed"}, {})
-    store = Store(tmp_path)
-    assert store.get("a") and store.get("c") is None
+    with Store(tmp_path) as store:
+        assert store.get("a") == {"status": "ok", "x": 1.5} and store.get("b") is None
+        store.add("c", {"status": "failed"}, {})
+    with Store(tmp_path) as store:
+        assert store.get("a") and store.get("c") is None
+
+
+def test_of_two_sweeps_in_one_folder_the_second_is_refused(small, tmp_path, cli):
+    folder = tmp_path / "s"
+    folder.mkdir()
+    with Store(folder) as store:
+        store.add("a", {"status": "ok"}, {})
+        refused = cli("sweep", "e.yaml", "--vary", "batch.global=4", "-o", str(folder))
+        assert refused.status == 2 and refused.out == ""
+        said = "another sweep is at work in this folder; wait for its end, or take another folder"
+        assert refused.err == f"clustersim: {folder / FILE}: {said}\n"
+        assert [path.name for path in folder.iterdir()] == [FILE] and len(lines(folder)) == 1
+    assert len(clustersim.sweep("e.yaml", {"batch.global": [4]}, folder=folder)) == 1
 
 
 def test_the_name_of_the_strategy_of_a_point(tmp_path):

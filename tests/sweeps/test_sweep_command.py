@@ -14,14 +14,18 @@ import pytest
 import clustersim
 
 ROOT = Path(__file__).parents[2]
-GRID = ("--vary", "strategy.name=standard,mpp", "--vary", "network.bandwidth=1,100Gb/s", "--set", "batch.global=4")
+OF_GRID = ["batch.global=4", "model.layers=2"]
+GRID = ("--vary", "strategy.name=standard,mpp", "--vary", "network.bandwidth=1,100Gb/s", *(f"--set={override}" for override in OF_GRID))
 
 
-def test_the_document(small, cli):
+def test_the_files_what_is_printed_and_the_document(small, cli):
+    _check_files(cli("sweep", "e.yaml", *GRID, "-o", "out"))
+    points = Path("out/points.jsonl").read_bytes()
     result = cli("sweep", "e.yaml", *GRID, "--json", "-o", "out")
+    assert Path("out/points.jsonl").read_bytes() == points  # nothing was missing
     assert result.status == 0 and result.err == ""
     document = json.loads(result.out, parse_constant=pytest.fail)
-    summary = clustersim.simulate(clustersim.load("e.yaml", ["batch.global=4", "network.bandwidth=1 Gb/s"], "standard")).summary
+    summary = clustersim.simulate(clustersim.load("e.yaml", [*OF_GRID, "network.bandwidth=1 Gb/s"], "standard")).summary
     first = document["points"][0]
     assert {**summary, "wall_s": first["wall_s"]}.items() <= first.items()
     assert (first["strategy.name"], first["network.bandwidth"], first["status"], first["reason"]) == ("standard", 125_000_000, "ok", None)
@@ -32,15 +36,14 @@ def test_the_document(small, cli):
         assert (knee["field"], knee["unit"], knee["tolerance"]) == ("network.bandwidth", "B/s", 0.05)
         # The knee itself, simulated: at its two ends the step is beyond and within 5 % of that at infinite bandwidth.
         low, high = (
-            clustersim.simulate(clustersim.load("e.yaml", ["batch.global=4", f"network.bandwidth={at} B/s"], knee["strategy"])).summary
+            clustersim.simulate(clustersim.load("e.yaml", [*OF_GRID, f"network.bandwidth={at} B/s"], knee["strategy"])).summary
             for at in (knee["low_bytes_s"], knee["high_bytes_s"])
         )
         assert high["step_time_s"] <= 1.05 * knee["infinite_step_time_s"] < low["step_time_s"]
         assert knee["high_bytes_s"] <= 1.003 * knee["low_bytes_s"]
 
 
-def test_the_files_and_what_is_printed(small, cli):
-    result = cli("sweep", "e.yaml", *GRID, "-o", "out")
+def _check_files(result):
     assert result.status == 0 and result.err == ""
     listed = [line.strip() for line in result.out.partition("files:\n")[2].splitlines()]
     assert listed == [f"out/{name}" for name in ("sweep.parquet", "sweep.csv", "knees.json", "curves.png")]
@@ -89,6 +92,21 @@ def test_points_that_cannot_be_are_counted_by_reason(small, cli):
     assert re.search(r"^2 infeasible: --vary batch.global=7: batch.global: 7 sequences do not divide", out, flags=re.MULTILINE)
 
 
+def test_each_warning_is_said_once(small, cli):
+    batches = ("--vary", "batch.global=2,4", "--vary", "batch.sequence=64,128", "--metric", "mfu", "-o", "out")
+    for _ in range(2):  # the second time from the folder
+        result = cli("sweep", "e.yaml", *batches)
+        assert result.status == 0 and result.err.count("\n") == 1
+        assert result.err.startswith("warning: 1 micro-batch on 2 pipeline stages")
+    assert pd.read_csv("out/sweep.csv")["warnings"].notna().tolist() == [True, True, False, False]
+
+
+def test_many_warnings_are_cut(small, cli):
+    job = ("--set", "model.layers=16", "--set", "parallel={pipeline: 16}")
+    result = cli("sweep", "e.yaml", *job, "--vary", "batch.global=1..14:lin14", "--metric", "mfu", "-o", "out")
+    assert result.err.count("\n") == 11 and result.err.endswith("warning: 4 more like these; all are in sweep.csv\n")
+
+
 def test_values_side_by_side_have_no_knees(small, cli):
     result = cli("sweep", "e.yaml", "--zip", "--vary", "batch.global=4,8", "--vary", "network.bandwidth=1,100Gb/s", "--json", "-o", "out")
     document = json.loads(result.out)
@@ -114,6 +132,12 @@ def test_bandwidth_that_does_not_matter_has_no_knee(small, cli):
     [
         (("--vary", "network.bandwith=1,2Gb/s"), "network.bandwith: unknown key; did you mean 'bandwidth'?"),
         (("--vary", "batch.global=17,19"), "17 sequences do not divide"),
+        (("--vary", "precision=bf16,fp9"), "--vary precision=fp9: precision: unknown value 'fp9'; did you mean 'fp32'?"),
+        (("--vary", "recompute=full,al", "--vary", "batch.global=17,16"), "--vary recompute=al: recompute: unknown value 'al'"),
+        (("--vary", "batch.micro=1,2,2.5"), "--vary batch.micro=2.5: batch.micro: expected a whole number, got 2.5"),
+        (("--vary", "model.hidden=64,{"), "--vary model.hidden={: not valid YAML"),
+        (("--vary", "cluster=pcie-ethernet,pcie-ethernt"), "--vary cluster=pcie-ethernt: cluster: unknown cluster 'pcie-ethernt'"),
+        (("--vary", "cluster.gpu.memory=8GB,-1GB"), "--vary cluster.gpu.memory=-1GB: gpu.memory: must be more than zero"),
         (("--vary", "strategy.name=mpp,lgaa"), "--vary strategy.name: unknown strategy 'lgaa'; did you mean 'lga'?"),
         ((), "--vary: nothing to vary"),
         (("--vary", "batch.global=4", "--tolerance", "0"), "expected a percentage above 0"),
@@ -126,6 +150,8 @@ def test_bandwidth_that_does_not_matter_has_no_knee(small, cli):
 def test_wrong_input_is_one_line(small, cli, arguments, said):
     result = cli("sweep", "e.yaml", *arguments, *(() if "-o" in arguments else ("-o", "out")))
     assert not Path("out/sweep.csv").exists()
+    slip = "--vary" in arguments and said.startswith("--vary ")
+    assert not (slip and Path("out/points.jsonl").exists())  # not a point was simulated
     assert result.status == 2 and said in result.err and result.err.count("\n") == 1 and result.out == ""
 
 

@@ -1,0 +1,300 @@
+"""What is asked of the planner, read and checked: model, cluster, limits, and what may be combined.
+
+>>> asked = read_question("x-160", "paper-a100", batch="critical", cost="peak")
+>>> asked.space.batch, asked.space.tensor, round(asked.training.steps(2417))
+((2393, 2417), (1, 2, 4, 8, 16), 100000)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from clustersim import units
+from clustersim.cluster.spec import Cluster
+from clustersim.document import Document, clipped, nearest, shown
+from clustersim.errors import InputError
+from clustersim.experiment import SHORT_FORMS, Experiment, parse
+from clustersim.model.flops import RECOMPUTE
+from clustersim.model.spec import Model, embedding_parameters, head_parameters
+from clustersim.planner.scaling_laws import LAWS, Prices, Training, bill
+from clustersim.planner.search import Limits, Score
+from clustersim.planner.space import Candidate, Space, divisors
+from clustersim.read_grid import MAX_GPUS
+from clustersim.schedule.strategy import OFFLOADS, PARTITIONS, PRESETS
+from clustersim.sweeps.points import Base
+
+OBJECTIVES = {"time": "days", "gpu-hours": "gpu_hours", "cost": "cost"}
+LIMITS = {"days": "days", "gpu-hours": "gpu_hours", "cost": "cost", "energy-kwh": "energy_kwh"}
+"""The figures of a whole training that can be limited, as :func:`clustersim.planner.scaling_laws.bill` names them."""
+SEQUENCE_PARALLEL = {"on": (True,), "off": (False,), "both": (True, False)}
+_LEAST_TOKENS = 4096
+"""Longer sequences are divided over context ranks, as long as each has so many tokens."""
+_MOST_EXPERT_RANKS = 64
+_KEPT = ("precision", "cost", "collectives", "link_delay", "network", "nvlink", "pcie", "model", "cluster", "batch.sequence")
+_KEPT_STRATEGY = ("overlap", "prefetch", "scatter_gather", "async_tensor", "sends", "receives", "bucket")
+_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,6})?(?:e[0-9]{1,2})?)"
+
+
+@dataclass(frozen=True)
+class Question:
+    """``base``: the experiment that candidates complete. ``each``: the best of every strategy is wanted too. ``front``: numbers of GPUs at
+
+    which the best is wanted.
+    """
+
+    space: Space
+    base: Base
+    model: Model
+    cluster: Cluster
+    sequence: int
+    limits: Limits
+    training: Training
+    prices: Prices
+    objective: str
+    top: int
+    each: bool
+    front: tuple[int, ...] = ()
+
+    def bill(self, candidate: Candidate, step_s: float) -> dict[str, float | None]:
+        """The whole training with this candidate."""
+        return bill(self.training, self.prices, candidate.gpus, candidate.batch, self.sequence, step_s)
+
+    @property
+    def score(self) -> Score:
+        """The days of the training, or its GPU hours: at one price the cheapest has the fewest."""
+        training, per_gpu = self.training, self.objective != "time"
+
+        def score(candidate: Candidate, step_s: float) -> float:
+            return training.steps(candidate.batch) * step_s * (candidate.gpus if per_gpu else 1)
+
+        return score
+
+
+def read_question(
+    model: str, cluster: str, *, gpus: int | str | None = None, batch: int | str = "critical", batch_slack_percent: float = 1.0,
+    sequence: int | None = None, node_size: int | None = None, tensor: Any = None, pipeline: Any = None, data: Any = None,
+    context: Any = None, expert: Any = None, micro_batch: Any = (1, 2, 4), chunks: Any = None, strategies: str | Sequence[str] | None = None,
+    partition: Any = PARTITIONS, recompute: Any = RECOMPUTE, offload: Any = ("none",), sequence_parallel: str = "on",
+    objective: str = "time", limits: Sequence[str] = (), price: str | None = None, gpu_power: str | None = None, pue: float = 1.2,
+    law: str = "lamy-poirier", steps: float | None = None, tokens: float | None = None, top: int = 10, cost: str | None = None,
+    overrides: Sequence[str] = (),
+) -> Question:  # fmt: skip
+    """The options as the command line has them; degrees and names as numbers, lists, or texts as ``1,2,4`` and ``1..8`` (doubling).
+
+    InputError for whatever cannot be, or contradicts.
+    """
+    probe, base = _base(model, cluster, sequence, node_size, cost, overrides)
+    known_law = _choice("--law", law, tuple(LAWS))
+    dense = probe.model.active_parameters - embedding_parameters(probe.model) - head_parameters(probe.model)
+    training = LAWS[known_law](dense, probe.sequence)
+    most = _batch(batch, training)
+    if not 0 <= batch_slack_percent < 100:
+        raise InputError(f"--batch-slack {batch_slack_percent:g}: expected a percentage from 0 to below 100")
+    training = _length(training, most, probe.sequence, steps, tokens)
+    low, high = _range("--gpus", gpus, (1, probe.cluster.gpus if probe.cluster.whole else MAX_GPUS))
+    prices = Prices(_rate("--price", price, "/h", "2.5/h"), _rate("--gpu-power", gpu_power, "W", "400 W"), pue)
+    if not 1 <= pue <= 10:
+        raise InputError(f"--pue {pue:g}: expected the power of the building over that of its computers, 1 to 10")
+    names = _names("--strategies", strategies, tuple(PRESETS))
+    space = Space(
+        layers=probe.model.layers,
+        gpus=(low, high),
+        batch=(math.ceil(most * (1 - batch_slack_percent / 100)), most),
+        tensor=_degrees("--tensor", tensor, _tensors(probe)),
+        pipeline=_degrees("--pipeline", pipeline, divisors(probe.model.layers)),
+        data=numbers("--data", data) or None,
+        context=_degrees("--context", context, _contexts(probe.sequence), given_only=True),
+        expert=_degrees("--expert", expert, _experts(probe.model)),
+        micro=numbers("--micro-batch", micro_batch) or (1, 2, 4),
+        chunks=numbers("--chunks", chunks) or None,
+        partition=_names("--partition", partition, PARTITIONS) or PARTITIONS,
+        recompute=_names("--recompute", recompute, RECOMPUTE) or RECOMPUTE,
+        offload=_names("--offload", offload, OFFLOADS) or ("none",),
+        sequence_parallel=SEQUENCE_PARALLEL[_choice("--sequence-parallel", sequence_parallel, tuple(SEQUENCE_PARALLEL))],
+    )  # fmt: skip
+    if names:
+        space = replace(space, strategies=names)
+    question = Question(
+        space, base, probe.model, probe.cluster, probe.sequence, Limits(probe.cluster.gpu.memory_bytes), training, prices,
+        _choice("--objective", objective, tuple(OBJECTIVES)), top, each=bool(names),
+        front=_front(low, high) if isinstance(gpus, str) and ".." in gpus else (),
+    )  # fmt: skip
+    if question.objective == "cost" and prices.gpu_hour is None:
+        raise InputError("--objective cost: the price of a GPU is missing; give for example --price 2.5/h")
+    return replace(question, limits=_limits(question, limits))
+
+
+def _base(
+    model: str, cluster: str, sequence: int | None, node_size: int | None, cost: str | None, overrides: Sequence[str]
+) -> tuple[Experiment, Base]:
+    """An experiment on one GPU, which says whether model and cluster are right; and what all candidates have in common."""
+    for text in overrides:
+        path = text.partition("=")[0]
+        if not path.startswith(_KEPT) and path not in [f"strategy.{name}" for name in _KEPT_STRATEGY]:
+            allowed = ", ".join((*_KEPT, *(f"strategy.{name}" for name in _KEPT_STRATEGY)))
+            raise InputError(f"--set {clipped(text)}: {clipped(path)} is what the planner chooses, or nothing it plans with; allowed: {allowed}")
+    data: dict[str, Any] = {"model": model, "cluster": cluster, "batch": {} if sequence is None else {"sequence": sequence}}
+    data |= {} if cost is None else {"cost": cost}
+    lines = {"model": "MODEL", "cluster": "CLUSTER", "cost": "--cost", "batch.sequence": "--sequence"}
+    read = Document(data, "plan", lines).override(overrides, SHORT_FORMS)
+
+    def probe(of: Document) -> Experiment:
+        one = replace(of, data={**of.data, "batch": {**of.data["batch"], "global": 1}, "strategy": {"name": "standard"}})
+        return parse(one, Path())
+
+    first = probe(read)
+    if node_size is not None:
+        nics = sum(kind == "nic" for _, kind in first.cluster.devices) * node_size / first.cluster.gpus_per_node
+        if nics != int(nics):
+            whole = first.cluster.gpus_per_node
+            raise InputError(f"--node-size {node_size}: the adapters of {first.cluster.name}'s {whole} GPUs do not divide so; allowed: {whole} times a number")
+        # Set by hand, and not in the file: which GPU uses which adapter.
+        read = read.override([f"cluster.node.gpus={node_size}", f"cluster.node.nics={int(nics)}", "cluster.node.nic_of_gpu="], SHORT_FORMS, "--node-size")
+        first = probe(read)
+    return first, Base(read, Path().resolve())
+
+
+def _tensors(probe: Experiment) -> tuple[int, ...]:
+    """Whole groups in a node, and as many heads on each rank."""
+    return tuple(t for t in divisors(probe.model.heads) if t <= probe.cluster.gpus_per_node and probe.cluster.gpus_per_node % t == 0) or (1,)
+
+
+def _contexts(sequence: int) -> tuple[int, ...]:
+    return tuple(2**power for power in range(8) if 2**power == 1 or sequence // 2**power >= _LEAST_TOKENS)
+
+
+def _experts(model: Model) -> tuple[int, ...]:
+    if not model.experts:
+        return (1,)
+    return tuple(2**power for power in range(20) if 2**power <= min(model.experts, _MOST_EXPERT_RANKS) and model.experts % 2**power == 0)
+
+
+def _degrees(option: str, given: Any, possible: tuple[int, ...], given_only: bool = False) -> tuple[int, ...]:
+    """The degrees asked for, all of which must be possible; without any all that are."""
+    wanted = numbers(option, given)
+    wrong = [degree for degree in wanted if degree not in possible]
+    if wrong and not given_only:
+        raise InputError(f"{option} {wrong[0]}: the model and the cluster do not allow it; allowed: {', '.join(map(str, possible))}")
+    return wanted or possible
+
+
+def numbers(option: str, given: Any) -> tuple[int, ...]:
+    """A number, several, or a text of them; none for None.
+
+    >>> numbers("--tensor", "1..8"), numbers("--tensor", 4), numbers("--tensor", "2,6"), numbers("--tensor", None)
+    ((1, 2, 4, 8), (4,), (2, 6), ())
+    """
+    if given is None:
+        return ()
+    parts = given.split(",") if isinstance(given, str) else list(given) if isinstance(given, Sequence) else [given]
+    found: set[int] = set()
+    for part in parts:
+        low, dots, high = str(part).partition("..")
+        try:
+            least, most = int(low), int(high if dots else low)
+        except ValueError:
+            least = most = 0
+        if not 1 <= least <= most <= 10**6:
+            raise InputError(f"{option} {clipped(str(given))}: expected whole numbers from 1, for example 1,2,4 or 1..8 (doubling)")
+        while least <= most:
+            found.add(least)
+            least *= 2
+    return tuple(sorted(found))
+
+
+def _names(option: str, given: Any, known: Sequence[str]) -> tuple[str, ...]:
+    """Names in the order in which they are known."""
+    wanted = [] if given is None else [part.strip() for part in given.split(",")] if isinstance(given, str) else list(given)
+    for name in wanted:
+        _choice(option, name, known)
+    return tuple(name for name in known if name in wanted)
+
+
+def _choice(option: str, given: Any, known: Sequence[str]) -> str:
+    if given not in known:
+        raise InputError(f"{option}: unknown {shown(given)}{nearest(str(given), known)}; allowed: {', '.join(known)}")
+    return given
+
+
+def _range(option: str, given: int | str | None, default: tuple[int, int]) -> tuple[int, int]:
+    """``N`` is at most N; ``A..B`` from A to B."""
+    if given is None:
+        return default
+    low, dots, high = str(given).partition("..")
+    try:
+        least, most = (int(low), int(high)) if dots else (1, int(low))
+    except ValueError:
+        least, most = 0, 0
+    if not 1 <= least <= most or most > default[1]:
+        raise InputError(f"{option} {clipped(str(given))}: expected a number of GPUs up to {default[1]:,}, or a range as 64..1024")
+    return least, most
+
+
+def _front(low: int, high: int) -> tuple[int, ...]:
+    """The most GPUs, and halves of it."""
+    return tuple(high >> power for power in range(1, 8) if high >> power >= low)
+
+
+def _batch(given: int | str, training: Training) -> int:
+    if given == "critical":
+        return max(1, round(training.critical_batch))
+    if not re.fullmatch(r"[0-9]{1,9}", str(given)) or int(given) < 1:
+        raise InputError(f"--batch {clipped(str(given))}: expected a number of sequences a step, or critical")
+    return int(given)
+
+
+def _length(training: Training, batch: int, sequence: int, steps: float | None, tokens: float | None) -> Training:
+    """A training of so many steps of the batch, or tokens, instead of the law's."""
+    if steps is not None and tokens is not None:
+        raise InputError("--steps, --tokens: both say how long the training is; allowed: one of them")
+    for option, value in (("--steps", steps), ("--tokens", tokens)):
+        if value is not None and not 1 <= value <= 1e18:
+            raise InputError(f"{option} {value:g}: expected a number from 1 to 1e18")
+    if steps is not None:
+        return Training(0.0, steps * batch)
+    return training if tokens is None else Training(0.0, tokens / sequence)
+
+
+def _rate(option: str, given: str | None, unit: str, example: str) -> float | None:
+    if given is None:
+        return None
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*{unit}\s*", str(given))
+    if match is None or float(match[1]) <= 0:
+        raise InputError(f"{option} {clipped(str(given))}: expected a number with its unit, for example {option} '{example}'")
+    return float(match[1])
+
+
+def _limits(question: Question, texts: Sequence[str]) -> Limits:
+    """``days=30``, ``cost=5e6``, ``memory=70 GiB`` ..."""
+    memory, most = question.limits.memory_bytes, {}
+    for text in texts:
+        name, _, value = (part.strip() for part in text.partition("="))
+        place = f"--limit {clipped(text)}"
+        if name == "memory":
+            try:
+                memory = int(units.parse(value, "size"))
+            except ValueError as error:
+                raise InputError(f"{place}: {error}") from None
+            if not 0 < memory <= question.cluster.gpu.memory_bytes:
+                has = units.size_text(question.cluster.gpu.memory_bytes)
+                raise InputError(f"{place}: a GPU of {question.cluster.name} has {has}; allowed: at most that")
+            continue
+        _choice(place, name, (*LIMITS, "memory"))
+        match = re.fullmatch(_NUMBER, value)
+        if match is None or float(value) <= 0:
+            raise InputError(f"{place}: expected a number above 0, for example --limit {name}=1e6")
+        needs = {"cost": ("--price", question.prices.gpu_hour), "energy-kwh": ("--gpu-power", question.prices.gpu_power_w)}.get(name)
+        if needs and needs[1] is None:
+            raise InputError(f"{place}: {needs[0]} is missing, without which there is no {name}")
+        most[LIMITS[name]] = float(value)
+    return Limits(memory, most, question.bill)
+
+
+def limit_texts(most: Mapping[str, float]) -> str:
+    """As they are printed."""
+    return ", ".join(f"{name} {value:g}" for name, value in most.items())

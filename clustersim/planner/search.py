@@ -1,0 +1,209 @@
+"""Branch and bound: candidates are simulated in the order of their lower bounds, until no bound is better than what was found.
+
+What comes out is therefore what the simulation of every candidate would give, for the best ``top`` of all.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Protocol
+
+from clustersim.cluster.spec import Cluster
+from clustersim.errors import InputError
+from clustersim.planner import bounds
+from clustersim.planner.space import Candidate, Space, roots, savers, spenders
+from clustersim.sweeps.points import Assignments, Base
+
+ROUND = 8
+"""Candidates simulated between two looks at the bounds; the same for any number of processes, so that the counts are too."""
+
+Score = Callable[[Candidate, float], float]
+"""What is to be small, from the step time in seconds; it grows with it."""
+
+
+class Workers(Protocol):
+    """Where candidates are simulated (:mod:`clustersim.sweeps.pool`)."""
+
+    def solve(self, points: Sequence[Assignments]) -> Iterator[tuple[int, dict[str, Any]]]: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a plan may take: ``memory_bytes`` of a GPU, and by name the most of what ``figures`` says of a candidate and its step time."""
+
+    memory_bytes: int
+    most: Mapping[str, float] = field(default_factory=dict)
+    figures: Callable[[Candidate, float], Mapping[str, float | None]] = lambda candidate, step_s: {}
+
+    def broken(self, candidate: Candidate, step_s: float) -> dict[str, float]:
+        """The figures beyond their limit."""
+        if not self.most:
+            return {}
+        figures = self.figures(candidate, step_s)
+        return {name: figures[name] for name, most in self.most.items() if figures[name] > most}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A simulated candidate: its lower bound and its row, the summary with a status and a reason."""
+
+    candidate: Candidate
+    bound_s: float
+    row: Mapping[str, Any]
+
+    @property
+    def step_s(self) -> float:
+        return self.row["step_time_s"]
+
+
+@dataclass
+class Search:
+    """``plans``: those that fit, best first; ``candidates``: GPUs and the bound in seconds of each that was queued.
+
+    ``too_large`` is the least memory that one that did not fit would need, ``refused`` counts the reasons for which others cannot be,
+    ``beyond`` has the least of each limited figure among those that broke its limit.
+    """
+
+    plans: list[Found] = field(default_factory=list)
+    simulated: int = 0
+    unfit: int = 0
+    candidates: list[tuple[int, float]] = field(default_factory=list)
+    too_large: tuple[float, Candidate] | None = None
+    refused: Counter[str] = field(default_factory=Counter)
+    beyond: dict[str, float] = field(default_factory=dict)
+
+
+Progress = Callable[[Search, int], None]
+"""What is known, and how many candidates may still be better."""
+
+
+def search(
+    space: Space, base: Base, cluster: Cluster, limits: Limits, score: Score, pool: Workers, *, top: int = 10, each: bool = False,
+    progress: Progress = lambda found, left: None,
+) -> Search:  # fmt: skip
+    """The best ``top`` of the space by ``score``; with ``each`` the best of every strategy too."""
+    return _Searching(space, base, cluster, limits, score, top, each).run(pool, progress)
+
+
+class _Searching:
+    """A queue of candidates by the bounds known so far: of the work alone, then of pipeline and memory, then with the schedule at hand."""
+
+    def __init__(self, space: Space, base: Base, cluster: Cluster, limits: Limits, score: Score, top: int, each: bool) -> None:
+        self.space, self.base, self.limits, self.score, self.top, self.each = space, base, limits, score, top, each
+        self.result = Search()
+        self.scores: list[tuple[float, int, int, Found]] = []
+        self.profiles: dict[tuple, bounds.Profile | None] = {}
+        self.stages: dict[tuple, bounds.Stages | None] = {}
+        self.ways = bounds.ways_of(cluster)
+        self.queue: list[tuple[float, int, int, int, float, Candidate]] = []
+        self.numbers = count()
+        self.unfit: set[Candidate] = set()
+
+    def run(self, pool: Workers, progress: Progress) -> Search:
+        for candidate in roots(self.space):
+            self.add(candidate, 0.0)
+        while ready := self.next_round():
+            progress(self.result, len(self.queue) + len(ready))
+            rows = dict(pool.solve([candidate.assignments() for candidate, _ in ready]))
+            for number, (candidate, bound_s) in enumerate(ready):
+                self.take(Found(candidate, bound_s, rows[number]))
+            self.scores.sort()
+        self.result.plans = [found for *_, found in self.scores]
+        return self.result
+
+    def add(self, candidate: Candidate, least_s: float) -> None:
+        """Queue a candidate with the bound of its work, no lower than that of what it saves memory against."""
+        profile = self.profile(candidate)
+        if profile is not None:
+            bound_s = max(least_s, bounds.work_bound_s(profile, candidate))
+            self.result.candidates.append((candidate.gpus, bound_s))
+            self.push(candidate, bound_s, 0)
+
+    def push(self, candidate: Candidate, bound_s: float, looks: int) -> None:
+        heapq.heappush(self.queue, (self.score(candidate, bound_s), candidate.gpus, next(self.numbers), looks, bound_s, candidate))
+
+    def next_round(self) -> list[tuple[Candidate, float]]:
+        """The candidates with the lowest bounds that may be among the best, after two dearer looks at each."""
+        ready: list[tuple[Candidate, float]] = []
+        while self.queue and len(ready) < ROUND:
+            score, _, _, looks, bound_s, candidate = heapq.heappop(self.queue)
+            if not self.may_be_among_best(candidate.strategy, score):
+                if not self.each:
+                    self.queue.clear()
+            elif looks == 2:
+                ready.append((candidate, bound_s))
+            else:
+                self.look(candidate, bound_s, looks)
+        return ready
+
+    def may_be_among_best(self, strategy: str, score: float) -> bool:
+        if len(self.scores) < self.top or score < self.scores[self.top - 1][0]:
+            return True
+        return self.each and all(score < own for own, _, _, found in self.scores if found.candidate.strategy == strategy)
+
+    def look(self, candidate: Candidate, bound_s: float, looks: int) -> None:
+        """Once at the pipeline, its traffic and its memory, once with the schedule at hand at what that holds."""
+        profile, stages, held = self.profile(candidate), self.stages_of(candidate), None
+        if looks == 0:
+            pipeline_s = bounds.step_bound_s(profile, stages, candidate)
+            bound_s = max(bound_s, pipeline_s, bounds.traffic_bound_s(profile, stages, candidate, self.ways))
+        else:
+            try:
+                held = bounds.most_held(candidate, self.space.layers)
+            except ValueError as error:
+                self.result.refused[f"{candidate.strategy}: {error}"] += 1
+                return
+        needs_bytes = bounds.memory_bound_bytes(profile, stages, candidate, held)
+        if broken := self.limits.broken(candidate, bound_s):
+            self.note_beyond(broken)
+        elif needs_bytes > self.limits.memory_bytes:
+            self.save(candidate, bound_s, needs_bytes)
+        else:
+            self.push(candidate, bound_s, looks + 1)
+
+    def take(self, found: Found) -> None:
+        """The verdict of a simulation."""
+        self.result.simulated += 1
+        row, candidate = found.row, found.candidate
+        if "step_time_s" not in row:
+            self.result.refused[row["reason"]] += 1
+        elif not row["fits"] or row["peak_memory_bytes"] > self.limits.memory_bytes:
+            self.result.unfit += 1
+            self.save(candidate, found.bound_s, row["peak_memory_bytes"])
+        elif broken := self.limits.broken(candidate, found.step_s):
+            self.note_beyond(broken)
+        else:
+            self.scores.append((self.score(candidate, found.step_s), candidate.gpus, next(self.numbers), found))
+
+    def save(self, candidate: Candidate, bound_s: float, needs_bytes: float) -> None:
+        """It does not fit. Where nothing that spends more memory does, what saves more is a candidate."""
+        self.unfit.add(candidate)
+        if self.result.too_large is None or needs_bytes < self.result.too_large[0]:
+            self.result.too_large = needs_bytes, candidate
+        for saver in savers(candidate, self.space):
+            if all(spender in self.unfit for spender in spenders(saver, self.space)):
+                self.add(saver, bound_s)
+
+    def note_beyond(self, broken: Mapping[str, float]) -> None:
+        for name, value in broken.items():
+            self.result.beyond[name] = min(value, self.result.beyond.get(name, value))
+
+    def profile(self, candidate: Candidate) -> bounds.Profile | None:
+        key = bounds.profile_key(candidate)
+        if key not in self.profiles:
+            try:
+                self.profiles[key] = bounds.measure(self.base, candidate)
+            except InputError as error:
+                self.profiles[key] = None
+                self.result.refused[str(error)] += 1
+        return self.profiles[key]
+
+    def stages_of(self, candidate: Candidate) -> bounds.Stages | None:
+        key = (*bounds.profile_key(candidate), candidate.strategy, candidate.pipeline, candidate.chunks)
+        if key not in self.stages:
+            self.stages[key] = bounds.stages_of(self.profile(candidate), candidate.strategy, candidate.pipeline, candidate.chunks)
+        return self.stages[key]

@@ -1,0 +1,194 @@
+"""Where the planner looks: every way to lay a training out that its limits allow, and what saves memory where that is short.
+
+>>> space = Space(layers=8, gpus=(1, 8), batch=(8, 8), tensor=(1, 2), strategies=("standard", "mpp"), micro=(1,))
+>>> len(list(roots(space)))
+51
+>>> first = next(roots(space))
+>>> [(one.recompute, one.partition) for one in savers(first, space)]
+[('selective', 'none')]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from clustersim.schedule.catalogue import ORDERS
+from clustersim.schedule.placements import PIPES
+from clustersim.schedule.strategy import PRESETS, Strategy
+
+MOST_CHUNKS = 6
+"""Of a schedule that takes any number of chunks up to so many are tried; a layered one has one layer a stage."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to train: degrees, micro-batches (``micro`` sequences each, ``micro_batches`` a replica and step), strategy and its options."""
+
+    data: int
+    pipeline: int
+    tensor: int
+    context: int
+    expert: int
+    micro: int
+    micro_batches: int
+    strategy: str
+    chunks: int
+    sequence_parallel: bool
+    partition: str = "none"
+    recompute: str = "none"
+    offload: str = "none"
+
+    @property
+    def gpus(self) -> int:
+        return self.data * self.pipeline * self.tensor * self.context
+
+    @property
+    def batch(self) -> int:
+        """Sequences of a step."""
+        return self.data * self.micro * self.micro_batches
+
+    def assignments(self) -> dict[str, str]:
+        """What it puts into an experiment, by path."""
+        degrees = {name: getattr(self, name) for name in ("data", "pipeline", "tensor", "context", "expert")}
+        return {
+            "strategy.name": self.strategy,
+            "strategy.chunks": str(self.chunks),
+            "strategy.partition": self.partition,
+            "strategy.offload": self.offload,
+            **{f"parallel.{name}": str(degree) for name, degree in degrees.items()},
+            "parallel.sequence_parallel": str(self.sequence_parallel).lower(),
+            "batch.global": str(self.batch),
+            "batch.micro": str(self.micro),
+            "recompute": self.recompute,
+        }
+
+    def __str__(self) -> str:
+        degrees = [f"{name} {getattr(self, name)}" for name in ("data", "pipeline", "tensor", "context", "expert") if getattr(self, name) > 1]
+        return f"{self.strategy}, {' x '.join(degrees) or '1 GPU'}"
+
+
+@dataclass(frozen=True)
+class Space:
+    """What may be combined. ``gpus`` and ``batch`` (sequences) are the least and the most.
+
+    Of ``recompute`` and ``offload`` the first that fits in memory is taken, and gradients are partitioned only where the optimizer's
+    state alone is not enough: the later ones save memory and are never faster.
+    """
+
+    layers: int
+    gpus: tuple[int, int]
+    batch: tuple[int, int]
+    tensor: tuple[int, ...] = (1,)
+    pipeline: tuple[int, ...] | None = None
+    data: tuple[int, ...] | None = None
+    context: tuple[int, ...] = (1,)
+    expert: tuple[int, ...] = (1,)
+    micro: tuple[int, ...] = (1, 2, 4)
+    strategies: tuple[str, ...] = ("standard", "interleaved-1f1b", "mpp")
+    chunks: tuple[int, ...] | None = None
+    partition: tuple[str, ...] = ("none", "optimizer", "gradients", "parameters")
+    recompute: tuple[str, ...] = ("none", "selective", "full")
+    offload: tuple[str, ...] = ("none",)
+    sequence_parallel: tuple[bool, ...] = (True,)
+
+    @property
+    def pipelines(self) -> tuple[int, ...]:
+        return self.pipeline or divisors(self.layers)
+
+
+def roots(space: Space) -> Iterator[Candidate]:
+    """All candidates that save no memory by recomputing and the like; :func:`savers` leads on from there.
+
+    There are at least as many micro-batches as stages: with fewer, ranks idle that fewer stages would not need. The batch is the
+    largest multiple of what the replicas take at a time.
+    """
+    for tensor in space.tensor:
+        for context in space.context:
+            for pipeline in space.pipelines:
+                for micro in space.micro:
+                    for expert in space.expert:
+                        for data, micro_batches in _replicas(space, pipeline, tensor * context, micro, expert):
+                            for parallel in space.sequence_parallel if tensor > 1 else (False,):
+                                for strategy in space.strategies:
+                                    for chunks in chunks_of(space, PRESETS[strategy], pipeline):
+                                        bare = Candidate(
+                                            data, pipeline, tensor, context, expert, micro, micro_batches, strategy, chunks, parallel
+                                        )
+                                        yield from _partitioned(bare, space)
+
+
+def _replicas(space: Space, pipeline: int, others: int, micro: int, expert: int) -> Iterator[tuple[int, int]]:
+    """Replicas, and micro-batches of each: for any number of micro-batches the most replicas, since fewer take as long for a smaller batch."""
+    low, high = (limit / (pipeline * others) for limit in space.gpus)
+    before = 0
+    for data in sorted(space.data or range(1, min(int(high), space.batch[1] // micro) + 1), reverse=True):
+        count = space.batch[1] // (data * micro)
+        allowed = low <= data <= high and data % expert == 0 and data * micro * count >= space.batch[0]
+        if allowed and count >= pipeline and count != before:
+            yield data, count
+            before = count
+
+
+def _partitioned(bare: Candidate, space: Space) -> Iterator[Candidate]:
+    """State is divided over the copies of the model, where there are several."""
+    if bare.data * bare.context == 1:
+        yield bare
+        return
+    first = [name for name in space.partition if name != "gradients" or "optimizer" not in space.partition]
+    yield from (replace(bare, partition=name) for name in first)
+
+
+def chunks_of(space: Space, strategy: Strategy, pipeline: int) -> tuple[int, ...]:
+    """Stages per rank that a strategy can have. Schedules that loop over the ranks need several.
+
+    >>> space = Space(24, (1, 8), (8, 8))
+    >>> chunks_of(space, PRESETS["interleaved-1f1b"], 4), chunks_of(space, PRESETS["mpp"], 4), chunks_of(space, PRESETS["standard"], 4)
+    ((2, 3, 6), (6,), (1,))
+    """
+    own, pipes = ORDERS[strategy.order].chunks, PIPES.get(strategy.placement, 1)
+    if space.layers % pipeline or (pipeline == 1 and own is not None and own > 1):
+        return ()
+    of_rank = space.layers // pipeline
+    if own is None:
+        return (of_rank,)
+    possible = range(own, MOST_CHUNKS + 1) if strategy.placement == "modular" and own > 1 else (own,)
+    wanted = possible if space.chunks is None or own == 1 else [chunks for chunks in space.chunks if chunks in possible]
+    return tuple(chunks for chunks in wanted if of_rank * pipes % chunks == 0)
+
+
+def savers(candidate: Candidate, space: Space) -> list[Candidate]:
+    """The candidates that do one thing more to save memory."""
+    found = [
+        replace(candidate, **{name: following})
+        for name, choices in (("recompute", space.recompute), ("offload", space.offload))
+        if (following := _following(choices, getattr(candidate, name))) is not None
+    ]
+    if candidate.partition == "optimizer" and "gradients" in space.partition:
+        found.append(replace(candidate, partition="gradients"))
+    return found
+
+
+def spenders(candidate: Candidate, space: Space) -> list[Candidate]:
+    """The candidates that do one thing less: those of which this is one of the :func:`savers`."""
+    found = [
+        replace(candidate, **{name: choices[choices.index(own) - 1]})
+        for name, choices in (("recompute", space.recompute), ("offload", space.offload))
+        if (own := getattr(candidate, name)) != choices[0]
+    ]
+    if candidate.partition == "gradients" and "optimizer" in space.partition:
+        found.append(replace(candidate, partition="optimizer"))
+    return found
+
+
+def _following(choices: tuple[str, ...], own: str) -> str | None:
+    place = choices.index(own) + 1
+    return choices[place] if place < len(choices) else None
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """
+    >>> divisors(12)
+    (1, 2, 3, 4, 6, 12)
+    """
+    return tuple(d for d in range(1, number + 1) if number % d == 0)

@@ -1,0 +1,45 @@
+"""A small space whose every candidate can be simulated."""
+
+from collections.abc import Iterator
+
+from clustersim.planner.question import read_question
+from clustersim.planner.space import Candidate, Space, roots, savers
+from clustersim.sweeps.points import solve
+
+MODEL = {"layers": 8, "hidden": 256, "heads": 4, "vocab": 1000}
+
+
+def question(memory: str | None = "120 MB", **options):
+    settings = {"gpus": 8, "batch": 8, "batch_slack_percent": 0, "sequence": 256, "micro_batch": (1, 2), "tokens": 1e6, "top": 5, **options}
+    return read_question(MODEL, "pcie-ethernet", limits=[] if memory is None else [f"memory={memory}"], **settings)
+
+
+def everything(space: Space) -> Iterator[Candidate]:
+    """All candidates with all that saves memory, needed or not."""
+    seen = set()
+    waiting = list(roots(space))
+    while waiting:
+        one = waiting.pop()
+        if one not in seen:
+            seen.add(one)
+            waiting += savers(one, space)
+            yield one
+
+
+class Here:
+    """Simulates in this process, and remembers."""
+
+    def __init__(self, base):
+        self.base, self.rows = base, {}
+
+    def row(self, candidate: Candidate):
+        return self.of(candidate.assignments())
+
+    def of(self, assignments):
+        key = tuple(assignments.items())
+        if key not in self.rows:
+            self.rows[key] = solve(self.base, assignments)
+        return self.rows[key]
+
+    def solve(self, points):
+        return enumerate(map(self.of, points))
