@@ -70,8 +70,8 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
 
     ``mfu`` and ``hfu`` count all of the attention's square, ``mfu_causal`` and ``hfu_causal`` the half that a causal mask leaves.
     ``peak_memory_bytes`` are tensors, as ``torch.cuda.max_memory_allocated`` counts them, ``reserved_memory_bytes`` with what the
-    allocator holds besides (``max_memory_reserved``), ``used_memory_bytes`` with CUDA and NCCL too (``reserve_bytes``), as nvidia-smi shows it:
-    this must fit into ``usable_memory_bytes``.
+    allocator holds besides (``max_memory_reserved``), ``used_memory_bytes`` with CUDA and NCCL too (``reserve_bytes``), as nvidia-smi shows it.
+    It ``fits`` when tensors and reserve are at most ``usable_memory_bytes``: the allocator gives back what it holds besides before it fails.
     """
     begin, end, counted = steady_window(trace.ops, facts.steps, facts.passes)
     times = rank_times(trace, (begin, end))
@@ -81,6 +81,8 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
     peak_of = peaks(trace.memory)
     fullest = fullest_rank(peak_of)
     reserved_bytes = round(peak_of[fullest] * (1 + facts.memory.unused))
+    needed_bytes = peak_of[fullest] + facts.memory.reserve_bytes
+    fits = needed_bytes <= facts.memory.usable_bytes
     used_bytes = reserved_bytes + facts.memory.reserve_bytes
     stands_for = times["rank"].map(facts.multiplicity).to_numpy()
     busy_s = float(np.average(times["compute_ps"], weights=stands_for)) * _PS
@@ -124,10 +126,10 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
             "memory_at_peak_bytes": at_peak(trace.memory, fullest),
             "reserved_memory_bytes": reserved_bytes,
             "reserve_bytes": facts.memory.reserve_bytes,
-            "used_memory_bytes": used_bytes,
+            "used_memory_bytes": min(used_bytes, facts.memory.usable_bytes) if fits else used_bytes,
             "usable_memory_bytes": facts.memory.usable_bytes,
             "gpu_memory_bytes": facts.memory.memory_bytes,
-            "fits": used_bytes <= facts.memory.usable_bytes,
+            "fits": fits,
             "communication_bytes": _by_step(communication_bytes(trace.ops, facts.multiplicity), facts.steps),
             "links": _links(link_totals(trace, facts)),
             "ranks": facts.ranks,

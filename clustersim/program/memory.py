@@ -80,11 +80,15 @@ class _Pass:
         return self.part(head_activation_bytes(*self._shape, experiment.precision, experiment.sequence_parallel, logit_bytes, self._kernels))
 
     def loss(self) -> int:
-        """Copies of the logits that only the loss has."""
-        if self.footprint is None:
+        """Copies of the logits that only the loss has. What a layer computes in stays beside them: logits are too large for the
+
+        blocks that the allocator has free from it.
+        """
+        experiment = self._experiment
+        if self.footprint is None or not experiment.model.vocab:
             return 0
-        most = self.footprint.logits_parallel_bytes if self._experiment.grid.tensor > 1 else self.footprint.logits_most_bytes
-        return self.head(most) - self.head(self.footprint.logits_kept_bytes)
+        most = self.footprint.logits_parallel_bytes if experiment.grid.tensor > 1 else self.footprint.logits_most_bytes
+        return self.head(most) - self.head(self.footprint.logits_kept_bytes) + self.working(experiment.model.is_moe(experiment.model.layers - 1))
 
     def _layer(self, recompute: str, moe: bool) -> int:
         experiment = self._experiment
@@ -140,20 +144,23 @@ def _state(experiment: Experiment, rank: int) -> dict[str, int]:
 
     Partitioning (ZeRO, arXiv 1910.02054) divides the optimizer's state, then the gradients, then the weights over the
     data-parallel ranks; whole layers are then held only in buffers. Weights that are cast from the optimizer's master as they are
-    gathered have no part of their own (FSDP). Where steps run into each other without a flush, a second version of the weights is
+    gathered have no part of their own (FSDP), and where they stay gathered, gradients add up whole and are divided besides. Where steps run into each other without a flush, a second version of the weights is
     kept (PipeDream-2BW, arXiv 2006.09503).
     """
     partition, (state, _), (dense, experts) = experiment.strategy.partition, state_of(experiment), rank_parameters(experiment, rank)
-    cast = partition == "parameters" and bool(experiment.calibration) and experiment.calibration.software.memory.gathers_master
 
     def divided(per_parameter: int, *partitions: str) -> int:
         if partition not in partitions:
             return per_parameter * (dense + experts)
         return -(-per_parameter * dense // experiment.grid.shards) - (-per_parameter * experts // experiment.grid.size("expert_data"))
 
+    master = bool(experiment.calibration) and experiment.calibration.software.memory.gathers_master
+    gradients = divided(state.gradients, "parameters", "gradients")
+    if master and partition == "optimizer":
+        gradients += divided(state.gradients, "optimizer")
     return {
-        "weights": 0 if cast else divided(state.weights * (1 if experiment.schedule.flushes else 2), "parameters"),
-        "gradients": divided(state.gradients, "parameters", "gradients"),
+        "weights": 0 if master and partition == "parameters" else divided(state.weights * (1 if experiment.schedule.flushes else 2), "parameters"),
+        "gradients": gradients,
         "optimizer": 0 if experiment.strategy.offload in OPTIMIZER_AWAY else divided(state.optimizer, "parameters", "gradients", "optimizer"),
     }
 
