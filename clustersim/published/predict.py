@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clustersim.document import Document
+from clustersim.errors import InputError
 from clustersim.published.case import DATA, Case, Keys, LeftOut, error
 from clustersim.published.steady import figures, parts
 from clustersim.sweeps.points import base_of
@@ -48,14 +49,21 @@ def predict(cases: Sequence[Case], jobs: int | None = None, progress: Progress |
                 progress(len(found), len(points))
     predictions, left_out = [], []
     for case in cases:
-        rows = [[found[_key(part)] for part in parts(keys)] for keys in case.experiments]
-        refused = [row["reason"] for of_one in rows for row in of_one if _STEP_TIME not in row]
-        if refused:
-            left_out.append(LeftOut(case.source, f"{case.case}, {case.quantity}", refused[0]))
-            continue
-        predicted = float(case.predicted([figures(keys, of_one) for keys, of_one in zip(case.experiments, rows, strict=True)]))
-        predictions.append(Prediction(case, predicted, error(case.measured, predicted)))
+        try:
+            summaries = [figures(keys, [_simulated(found[_key(part)]) for part in parts(keys)]) for keys in case.experiments]
+            predicted = float(case.predicted(summaries))
+        except InputError as refused:
+            left_out.append(LeftOut(case.source, f"{case.case}, {case.quantity}", str(refused)))
+        else:
+            predictions.append(Prediction(case, predicted, error(case.measured, predicted)))
     return predictions, left_out
+
+
+def _simulated(row: dict[str, Any]) -> dict[str, Any]:
+    """The summary in the row of a point; InputError where there is none."""
+    if _STEP_TIME not in row:
+        raise InputError(row["reason"])
+    return row
 
 
 def _key(keys: Keys) -> str:
