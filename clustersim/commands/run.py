@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from clustersim import units
+from clustersim.commands.advice import memory_advice, needed_bytes
 from clustersim.commands.arguments import output_folder
 from clustersim.commands.output import ProgressLine, console, print_files, print_json, print_warnings
 from clustersim.document import clipped, nearest, shown
@@ -25,6 +26,10 @@ def run(options: argparse.Namespace) -> None:
     experiment = load(options.experiment, options.overrides)
     folder = _prepared([experiment], options, "")
     done = _simulate(experiment, options)
+    if not done.summary["fits"]:
+        done.summary["memory_advice"] = memory_advice(
+            experiment, lambda more: load(options.experiment, [*options.overrides, *more]), lambda changed: _simulate(changed, options).summary
+        )
     paths = write_run(done, folder)
     if not options.no_plot:
         paths.append(_draw(done, folder))
@@ -110,6 +115,10 @@ def _percent(value: float | None) -> str:
     return "none" if value is None else f"{100 * value:.1f} %"
 
 
+def _both(full: float | None, causal: float | None) -> str:
+    return "none" if full is None else f"{_percent(full)} (attention causal: {_percent(causal)})"
+
+
 def _rows(summary: dict[str, Any]) -> dict[str, str]:
     """The figures people ask for first, each with its unit."""
     time, size = units.time_text, units.size_text
@@ -119,8 +128,8 @@ def _rows(summary: dict[str, Any]) -> dict[str, str]:
         "step time": time(summary["step_time_s"]),
         "tokens per second": f"{summary['tokens_per_s']:,.0f}" if summary["tokens_per_s"] is not None else "none",
         "model FLOP/s per GPU": units.flops_text(summary["model_flops_per_gpu_s"] or 0),
-        "MFU (recompute not counted)": _percent(summary["mfu"]),
-        "HFU (recompute counted)": _percent(summary["hfu"]),
+        "MFU (recompute not counted)": _both(summary["mfu"], summary["mfu_causal"]),
+        "HFU (recompute counted)": _both(summary["hfu"], summary["hfu_causal"]),
         "compute": f"{time(summary['ideal_compute_s'])} ({_percent(summary['compute_utilization'])} of the step)",
         "exposed communication": time(summary["exposed_communication_s"]),
         "idle": f"{time(summary['idle_s'])} (waiting for peers {time(summary['wait_s'])})",
@@ -133,6 +142,8 @@ def _rows(summary: dict[str, Any]) -> dict[str, str]:
         )
         or "none",
         "peak memory": f"{size(summary['peak_memory_bytes'])}, {'fits' if summary['fits'] else 'DOES NOT FIT'}",
+        "with CUDA and NCCL": f"{size(needed_bytes(summary))} of {size(summary['usable_memory_bytes'])}",
+        **({"to make it fit": summary["memory_advice"]} if "memory_advice" in summary else {}),
         "GPUs (simulated)": f"{summary['ranks']:,} ({summary['simulated_ranks']:,})",
         **({"not alike because": "\n".join(summary["symmetry_broken_by"])} if summary["symmetry_broken_by"] else {}),
         "simulated in": f"{time(summary['wall_s'])}, {summary['events']:,} events",

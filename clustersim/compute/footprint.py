@@ -12,8 +12,8 @@
 ... unused: 0.04
 ... ''', "example.yaml").section("", KEYS)
 >>> footprint = read_footprint(section)
->>> footprint.of("bf16"), footprint.of("fp32").weights, footprint.communicator_bytes
-((StateBytes(weights=2, gradients=4, optimizer=12), 4), 4, 688000000)
+>>> footprint.of("bf16"), footprint.communicator_bytes
+((StateBytes(weights=2, gradients=4, optimizer=12), 4), 688000000)
 """
 
 from __future__ import annotations

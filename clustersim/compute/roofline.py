@@ -22,8 +22,9 @@ from __future__ import annotations
 from clustersim.compute.calibration import Calibration
 from clustersim.compute.kernels import Attention, Kernel, Matmul, Pass
 
-TILES = ((256, 128, 1.0), (128, 128, 0.92), (128, 64, 0.75), (64, 64, 0.55))
-"""Rows, columns, and the speed against the first; smaller tiles read each element more often."""
+TILES = ((256, 128, 1.0), (128, 128, 0.95), (128, 64, 0.77), (64, 64, 0.6), (32, 64, 0.35))
+"""Rows, columns, and the speed against the first, a fit to the products in gpus/H100-SXM5-80GB/matmul.csv; smaller tiles read each element more
+often."""
 ALIGNED_BYTES = 16
 _ATTENTION_RAMP = 100
 """Tokens: attention of s queries reaches s/(s + ramp) of its speed (FlashAttention-3, arXiv 2407.08608, figure 5: 309, 350, 362 TFLOP/s

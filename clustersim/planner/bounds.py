@@ -9,9 +9,11 @@ and GPipe, (m+p-1)(F+B), of interleaved 1F1B and of breadth-first pipelines, m(F
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from clustersim.errors import InputError
 from clustersim.experiment import Experiment, parse
 from clustersim.planner.space import Candidate
 from clustersim.program.memory import rank_layer_parameters
-from clustersim.schedule.actions import most_in_flight
+from clustersim.schedule.actions import most_in_flight, single
 from clustersim.schedule.catalogue import ORDERS
 from clustersim.schedule.placements import PIPES, PLACEMENTS
 from clustersim.schedule.strategy import OPTIMIZER_AWAY, PRESETS, build
@@ -182,10 +184,10 @@ def step_bound_s(profile: Profile, stages: Stages | None, candidate: Candidate) 
     return bound
 
 
-def memory_bound_bytes(profile: Profile, stages: Stages | None, candidate: Candidate, in_flight: tuple[int, ...] | None = None) -> float:
+def memory_bound_bytes(profile: Profile, stages: Stages | None, candidate: Candidate, facts: Facts | None = None) -> float:
     """The fullest rank holds no less: its share of the state, what the forwards in flight keep, and the layer whose backward runs.
 
-    ``in_flight`` are those of the schedule, by rank, in chunks; without it what its order is known to hold at least.
+    Without ``facts`` in flight is what the order is known to have at least.
     """
     if stages is None:
         return _state_bytes(profile, candidate, profile.dense.sum(), profile.experts.sum()) / candidate.pipeline
@@ -194,8 +196,8 @@ def memory_bound_bytes(profile: Profile, stages: Stages | None, candidate: Candi
         order, m = PRESETS[candidate.strategy].order, candidate.micro_batches
         if order in _ALL_IN_FLIGHT:
             held = held + m * stages.kept_bytes
-        elif in_flight is not None:
-            held = held + np.maximum(np.array(in_flight) * stages.least_chunk_bytes, stages.kept_bytes)
+        elif facts is not None:
+            held = held + np.maximum(np.array(facts.in_flight) * stages.least_chunk_bytes, stages.kept_bytes)
         elif order == "1f1b":
             held = held + np.minimum(m, candidate.pipeline - np.arange(candidate.pipeline)) * stages.kept_bytes
         else:
@@ -241,12 +243,12 @@ def ways_of(cluster: Cluster) -> Ways:
     return Ways(cluster.gpus_per_node, float(into), to_host)
 
 
-def traffic_bound_s(profile: Profile, stages: Stages | None, candidate: Candidate, ways: Ways) -> float:
+def traffic_bound_s(profile: Profile, stages: Stages | None, candidate: Candidate, ways: Ways, facts: Facts | None = None) -> float:
     """The data-parallel bytes into a node of the first stage, and those from a GPU to its host, at full capacity."""
-    return 0.0 if stages is None else max(_data_s(profile, stages, candidate, ways), _host_s(stages, candidate, ways))
+    return 0.0 if stages is None else max(_data_s(profile, stages, candidate, ways, facts), _host_s(stages, candidate, ways))
 
 
-def _data_s(profile: Profile, stages: Stages, candidate: Candidate, ways: Ways) -> float:
+def _data_s(profile: Profile, stages: Stages, candidate: Candidate, ways: Ways, facts: Facts | None) -> float:
     """Each of n members of a group ends a gather with all of its bytes, so that a node with g of them takes in at least 1 - g/n.
 
     A reduction is a gather backwards. An all-reduce is both on average over the nodes; where the stage leaves a node half empty, one.
@@ -257,8 +259,9 @@ def _data_s(profile: Profile, stages: Stages, candidate: Candidate, ways: Ways) 
     if not node or copies == 1 or ranks <= node:
         return 0.0
     groups = min(candidate.tensor if candidate.context > 1 else stride, node)
-    runs = candidate.micro_batches if PRESETS[candidate.strategy].timing == "micro_batch" else 1
-    times = {"none": 1 if ranks % node else 2, "optimizer": 2, "gradients": runs + 1, "parameters": 3 * runs}[candidate.partition]
+    least = candidate.micro_batches if PRESETS[candidate.strategy].timing == "micro_batch" else 1
+    there, back = (least, least) if facts is None else (facts.forward_runs, facts.backward_runs)
+    times = {"none": 1 if ranks % node else 2, "optimizer": 2, "gradients": back + 1, "parameters": there + 2 * back}[candidate.partition]
     payload = stages.dense[0] * profile.state_bytes["weights"]
     return float(times * payload * max(0.0, groups - node / copies) / ways.into_node_bytes_s)
 
@@ -271,7 +274,24 @@ def _host_s(stages: Stages, candidate: Candidate, ways: Ways) -> float:
     return float(candidate.micro_batches * moved / ways.to_host_bytes_s)
 
 
-def most_held(candidate: Candidate, layers: int) -> tuple[int, ...]:
-    """By pipeline rank, the most chunks of micro-batches in flight. ValueError when the schedule cannot have these numbers."""
-    schedule = build(replace(PRESETS[candidate.strategy], chunks=candidate.chunks), layers, candidate.pipeline, candidate.micro_batches)
-    return tuple(-(-most // schedule.slices) for most in most_in_flight(schedule))
+@dataclass(frozen=True)
+class Facts:
+    """Of a schedule: by pipeline rank the most chunks of micro-batches in flight; for a layer of the first rank, at least so many stretches
+
+    of forwards, and of backwards, each of which partitioned state moves for.
+    """
+
+    in_flight: tuple[int, ...]
+    forward_runs: int
+    backward_runs: int
+
+
+def facts_of(candidate: Candidate, layers: int) -> Facts:
+    """From the actions. ValueError when the schedule cannot have these numbers."""
+    preset = replace(PRESETS[candidate.strategy], chunks=candidate.chunks)
+    schedule = build(preset, layers, candidate.pipeline, candidate.micro_batches)
+    runs = Counter(key for key, _ in groupby((one.kind, one.stage) for one in single(schedule.actions[0])))
+    fewest = {kind: min((times for (own, _), times in runs.items() if own == kind), default=0) for kind in "FBW"}
+    if preset.timing == "micro_batch":
+        fewest = dict.fromkeys(fewest, candidate.micro_batches)
+    return Facts(tuple(-(-most // schedule.slices) for most in most_in_flight(schedule)), fewest["F"], max(fewest["B"], fewest["W"]))

@@ -146,18 +146,17 @@ class _Searching:
         return self.each and all(score < own for own, _, _, found in self.scores if found.candidate.strategy == strategy)
 
     def look(self, candidate: Candidate, bound_s: float, looks: int) -> None:
-        """Once at the pipeline, its traffic and its memory, once with the schedule at hand at what that holds."""
-        profile, stages, held = self.profile(candidate), self.stages_of(candidate), None
-        if looks == 0:
-            pipeline_s = bounds.step_bound_s(profile, stages, candidate)
-            bound_s = max(bound_s, pipeline_s, bounds.traffic_bound_s(profile, stages, candidate, self.ways))
-        else:
+        """At the pipeline, its traffic and its memory; the second time with what its schedule says of them."""
+        profile, stages, facts = self.profile(candidate), self.stages_of(candidate), None
+        if looks == 1:
             try:
-                held = bounds.most_held(candidate, self.space.layers)
+                facts = bounds.facts_of(candidate, self.space.layers)
             except ValueError as error:
                 self.result.refused[f"{candidate.strategy}: {error}"] += 1
                 return
-        needs_bytes = bounds.memory_bound_bytes(profile, stages, candidate, held)
+        pipeline_s = bounds.step_bound_s(profile, stages, candidate)
+        bound_s = max(bound_s, pipeline_s, bounds.traffic_bound_s(profile, stages, candidate, self.ways, facts))
+        needs_bytes = bounds.memory_bound_bytes(profile, stages, candidate, facts)
         if broken := self.limits.broken(candidate, bound_s):
             self.note_beyond(broken)
         elif needs_bytes > self.limits.memory_bytes:

@@ -116,7 +116,8 @@ def _simulated(experiment: Experiment) -> dict[str, Any]:
     summary = simulate(experiment).summary
     reason = None
     if not summary["fits"]:
-        needed, has = (units.size_text(summary[name]) for name in ("peak_memory_bytes", "gpu_memory_bytes"))
+        needed = units.size_text(summary["peak_memory_bytes"] + summary["reserve_bytes"])
+        has = units.size_text(summary["usable_memory_bytes"])
         reason = f"does not fit: a GPU needs {needed} and has {has}"
     made = manifest(experiment)
     return {

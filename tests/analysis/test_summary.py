@@ -1,6 +1,7 @@
 """The figures of a step: parts that add up, and values worked out by hand."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -120,3 +121,33 @@ recompute: full
     assert run.summary["mfu"] == pytest.approx(model / per_gpu_s / 312e12)
     # Every FLOP of the model is in some op of the trace.
     assert run.trace.ops["flops"].sum() * 8 == pytest.approx(hardware)
+
+
+def test_memory_in_use_is_more_than_tensors_and_must_fit_into_what_is_usable():
+    step = trace([(0, "forward", 0, 10, 0)])  # 14 bytes at the peak
+    for capacity, fits, used in ((Capacity(30, 20, 2, 0.5), True, 20), (Capacity(30, 24, 2, 0.5), True, 23), (Capacity(30, 15, 2, 0.5), False, 23)):
+        summary = summarize(step, replace(FACTS, memory=capacity), 1, 0.0)
+        assert (summary["peak_memory_bytes"], summary["reserved_memory_bytes"], summary["reserve_bytes"]) == (14, 21, 2)
+        assert (summary["fits"], summary["used_memory_bytes"]) == (fits, used)
+    assert summary["gpu_memory_bytes"] == 30 and summary["usable_memory_bytes"] == 15
+
+
+def test_a_causal_mask_leaves_half_of_the_attention():
+    step = trace([(0, "forward", 0, 15, 0)])
+    summary = summarize(step, FACTS, 1, 0.0)
+    assert summary["mfu_causal"] == pytest.approx(90 / 15 / 16) and summary["hfu_causal"] == pytest.approx(105 / 15 / 16)
+    run = simulated(
+        """
+model: {layers: 2, hidden: 64, heads: 4, vocab: 64}
+cluster: dgx-a100
+strategy: standard
+batch: {global: 2, sequence: 128}
+recompute: full
+cost: peak
+"""
+    )
+    # 1 + s/(6h) + V/(12 l h), or V/(16 l h) with recompute; of the second term half (arXiv 2205.05198, appendix A).
+    for key, factor in (("mfu", 12), ("hfu", 16)):
+        head = 64 / (factor * 2 * 64)
+        ratio = (1 + 128 / (12 * 64) + head) / (1 + 128 / (6 * 64) + head)
+        assert run.summary[f"{key}_causal"] / run.summary[key] == pytest.approx(ratio)

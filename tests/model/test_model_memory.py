@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustersim.model.memory import (
+    Kept,
     head_activation_bytes,
     layer_activation_bytes,
     layer_working_bytes,
@@ -120,3 +121,30 @@ def test_unknown_words_are_refused():
         state_bytes("int8")
     with pytest.raises(ValueError, match="unknown recompute 'some'; allowed: none, selective, full"):
         layer_activation_bytes(preset("x-32"), 1, 512, recompute="some")
+
+
+def test_every_second_product_of_llama():
+    # torchtitan's policy: of q, k, v, projection, gate, up and down in 16 bits the 1st, 3rd, 5th, 7th; the attention with a number a row.
+    llama, tokens = preset("llama3-8b"), 2 * 8192
+    per_token = 2 * (4096 + 4096 + 4096 + 1024 + 14336) + 4 * 32
+    assert layer_activation_bytes(llama, 2, 8192, recompute="selective", kept=Kept(True, True)) == tokens * per_token
+    assert layer_activation_bytes(llama, 2, 8192, recompute="selective", kept=Kept(True, True, True)) == tokens * (per_token + 2 * 4096)
+    split = 2 * (4096 // 8 + (4096 + 4096 + 1024 + 14336) // 8) + 4 * 4
+    kept = layer_activation_bytes(llama, 2, 8192, 8, "selective", sequence_parallel=True, kept=Kept(True, True))
+    assert kept == tokens * split
+
+
+def test_flash_keeps_a_number_for_each_row_of_scores():
+    gpt3 = preset("gpt3-175b")
+    more = layer_activation_bytes(gpt3, 3, 2048, 8, kept=Kept(flash=True)) - layer_activation_bytes(gpt3, 3, 2048, 8, "selective")
+    assert more == 4 * 3 * 2048 * 96 // 8
+
+
+def test_what_is_gathered_and_stays_is_two_inputs_of_a_layer_and_one_of_the_head():
+    gpt3, beyond = preset("gpt3-175b"), 2 * 2048 * 12288 * 7 // 8
+    for kept, times in ((Kept(), 0), (Kept(gathered=True), 1)):
+        layer = layer_activation_bytes(gpt3, 1, 2048, 8, "selective", sequence_parallel=True, kept=kept)
+        head = head_activation_bytes(gpt3, 1, 2048, 8, sequence_parallel=True, kept=kept)
+        assert layer == 34 * 2048 * 12288 // 8 + times * 2 * beyond
+        assert head == 4 * 2048 * (12288 + 51200) // 8 + times * beyond
+    assert layer_activation_bytes(gpt3, 1, 2048, 8, "selective", kept=Kept(gathered=True)) == 2048 * 12288 * 13

@@ -12,7 +12,7 @@ from tests.planner.small import Here, everything, question
 @pytest.fixture(scope="module")
 def small():
     """The question, its simulations, and the row of every candidate there is."""
-    asked = question(strategies="standard,mpp,interleaved-1f1b,zb-h1", offload="none,activations", tensor="1,2", pipeline="1,2,4", data="1,2,4")
+    asked = question(strategies="standard,mpp,interleaved-1f1b,zb-h1", tensor="1,2", pipeline="1,4", micro_batch=1)
     pool = Here(asked.base)
     return asked, pool, {one: pool.row(one) for one in everything(asked.space)}
 
@@ -26,18 +26,18 @@ def test_no_simulation_is_below_its_bounds(small):
         if key not in profiles:
             profiles[key] = bounds.measure(asked.base, one)
         stages = bounds.stages_of(profiles[key], one.strategy, one.pipeline, one.chunks)
-        held = bounds.most_held(one, asked.space.layers)
+        facts = bounds.facts_of(one, asked.space.layers)
         times = [
             bounds.work_bound_s(profiles[key], one), bounds.step_bound_s(profiles[key], stages, one),
-            bounds.traffic_bound_s(profiles[key], stages, one, ways),
+            bounds.traffic_bound_s(profiles[key], stages, one, ways, facts),
         ]  # fmt: skip
         assert max(times) <= row["step_time_s"] * (1 + 1e-9), one
-        for in_flight in (None, held):
-            needs = bounds.memory_bound_bytes(profiles[key], stages, one, in_flight)
-            assert needs <= row["peak_memory_bytes"] * (1 + 1e-9), (one, in_flight)
+        for known in (None, facts):
+            needs = bounds.memory_bound_bytes(profiles[key], stages, one, known)
+            assert needs <= row["peak_memory_bytes"] * (1 + 1e-9), (one, known)
         tightness.append(max(times) / row["step_time_s"])
         memory_tightness.append(needs / row["peak_memory_bytes"])
-    assert len(rows) > 300
+    assert len(rows) > 100
     assert np.median(tightness) > 0.5 and max(tightness) > 0.95  # a bound of nothing would pass as well
     assert np.median(memory_tightness) > 0.7
 

@@ -176,6 +176,7 @@ def static_sum(experiment):
         sum(sizes.state[rank].values())
         + in_flight * (per_stage * sizes.kept_bytes[0] + (sizes.head_bytes if rank in last_ranks(schedule) else 0))
         + sizes.working_bytes[0]
+        + (sizes.loss_bytes if rank in last_ranks(schedule) else 0)
         + buffers * largest
         for rank, in_flight in enumerate(most_in_flight(schedule))
     ]
