@@ -164,7 +164,8 @@ def _parser() -> argparse.ArgumentParser:
         ("chunks", "up to 6, where a schedule takes any number"),
     ):  # fmt: skip
         plan.add_argument(f"--{option}", metavar="A,B|A..B", help=f"allowed values, default {what}")
-    plan.add_argument("--strategies", metavar="A,B", help="default standard,interleaved-1f1b,mpp; where given, the best of each is printed too")
+    names = "default standard,interleaved-1f1b,mpp; where given, the best of each is printed too"
+    plan.add_argument("--strategies", metavar="A,B", help=names)
     for option, what in (("partition", "all four"), ("recompute", "all three"), ("offload", "none")):
         plan.add_argument(f"--{option}", metavar="A,B", help=f"allowed values, default {what}")
     plan.add_argument("--sequence-parallel", choices=("on", "off", "both"), help="with tensor parallelism, default on")
@@ -181,6 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--tokens", type=float, metavar="N", help="tokens of the training, instead of the law's")
     plan.add_argument("--cost", choices=("peak",), help="every FLOP at the GPU's peak, as papers count")
     plan.add_argument("--top", type=_positive, metavar="K", help="so many plans, default 10")
+    plan.add_argument("--proven", type=_positive, metavar="K", help="the first so many are proven to be the best of all, default 1")
     plan.add_argument("--jobs", type=_positive, metavar="N", help="processes, default one a core")
     _overrides(plan, "default runs/MODEL-CLUSTER-plan")
     _json(plan)

@@ -130,7 +130,7 @@ def _above_diagonal(experiment: Experiment) -> float:
 def _facts(experiment: Experiment, program: Program) -> StepFacts:
     model, batch, sequence = experiment.model, experiment.global_batch, experiment.sequence
     gpu, links, calibration = experiment.cluster.gpu, program.links, experiment.calibration
-    fixed = isinstance(experiment.cost, FixedCost)
+    fixed, unused = isinstance(experiment.cost, FixedCost), calibration.software.memory.unused if calibration else 0.0
     return StepFacts(
         multiplicity=program.multiplicity,
         tokens=batch * sequence,
@@ -139,7 +139,7 @@ def _facts(experiment: Experiment, program: Program) -> StepFacts:
         model_flops_causal=float(model_flops(model, batch, sequence, causal=True)),
         hardware_flops_causal=_executed_flops(experiment, program) - _above_diagonal(experiment),
         peak_flop_s=None if fixed else gpu.peak_flop_s[experiment.precision],
-        memory=Capacity(gpu.memory_bytes, gpu.usable_memory_bytes, reserve_bytes(experiment), calibration.software.memory.unused if calibration else 0.0),
+        memory=Capacity(gpu.memory_bytes, gpu.usable_memory_bytes, reserve_bytes(experiment), unused),
         link_kinds=dict(zip(links.names, links.kinds, strict=True)),
         link_capacities_bytes_s=dict(zip(links.names, links.capacities_bytes_s, strict=True)),
         link_bytes=dict(zip(links.names, program.link_bytes(), strict=True)),

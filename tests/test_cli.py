@@ -18,8 +18,8 @@ COMMANDS = (["run"], ["compare"], ["sweep"], ["gantt"], ["topology", "show"], ["
 SUMMARY_KEYS = {
     "step_time_s", "ideal_compute_s", "tokens_per_s", "model_flops_per_gpu_s", "hardware_flops_per_gpu_s", "mfu", "hfu",
     "bubble_of_total", "bubble_of_ideal", "compute_utilization", "overlap", "exposed_communication_s", "idle_s", "wait_s",
-    "peak_memory_bytes", "memory_at_peak_bytes", "reserved_memory_bytes", "reserve_bytes", "used_memory_bytes", "usable_memory_bytes", "gpu_memory_bytes", "fits",
-    "mfu_causal", "hfu_causal", "communication_bytes", "links", "ranks", "simulated_ranks", "symmetry_broken_by", "events",
+    "peak_memory_bytes", "memory_at_peak_bytes", "reserved_memory_bytes", "reserve_bytes", "used_memory_bytes",
+    "usable_memory_bytes", "gpu_memory_bytes", "fits", "mfu_causal", "hfu_causal", "communication_bytes", "links", "ranks", "simulated_ranks", "symmetry_broken_by", "events",
     "wall_s", "per_rank",
 }  # fmt: skip
 RUN_FILES = {"ops.parquet", "dependencies.parquet", "links.parquet", "link_totals.parquet", "ranks.parquet", "memory.parquet", "summary.json", "manifest.json"}

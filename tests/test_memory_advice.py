@@ -61,14 +61,16 @@ def test_several_together_the_most_effective_first():
 def test_changes_of_one_key_exclude_each_other_and_what_does_not_help_is_left_out():
     halves = ("parallel.pipeline=2", "parallel.data=2"), ("parallel.tensor=4", "parallel.data=2")
     said = advice({halves[0]: 95, halves[1]: 90, (MICRO,): 120, (*halves[1], MICRO): 91})
-    assert said == "Even --set parallel.tensor=4 --set parallel.data=2 leaves 90 GB (83.82 GiB) a GPU: use more GPUs, or GPUs with more memory."
-    assert advice({}) == "Nothing that was tried makes it fit: use more GPUs, or GPUs with more memory."
+    more = "use more GPUs, or GPUs with more memory."
+    assert said == f"Even --set parallel.tensor=4 --set parallel.data=2 leaves 90 GB (83.82 GiB) a GPU: {more}"
+    assert advice({}) == f"Nothing that was tried makes it fit: {more}"
 
 
 def test_run_says_it(tmp_path, monkeypatch, cli):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.yaml").write_text(
-        "{model: llama3-8b, cluster: dgx-h100, parallel: {data: 8}, strategy: standard, batch: {global: 8, sequence: 1024}, cost: peak, recompute: full}"
+        "{model: llama3-8b, cluster: dgx-h100, parallel: {data: 8}, strategy: standard,"
+        " batch: {global: 8, sequence: 1024}, cost: peak, recompute: full}"
     )
     result = cli("run", "e.yaml", "--no-plot", "--json", "-o", "out")
     summary = json.loads(result.out)

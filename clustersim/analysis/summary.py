@@ -70,8 +70,9 @@ def summarize(trace: Trace, facts: StepFacts, events: int, wall_s: float) -> dic
 
     ``mfu`` and ``hfu`` count all of the attention's square, ``mfu_causal`` and ``hfu_causal`` the half that a causal mask leaves.
     ``peak_memory_bytes`` are tensors, as ``torch.cuda.max_memory_allocated`` counts them, ``reserved_memory_bytes`` with what the
-    allocator holds besides (``max_memory_reserved``), ``used_memory_bytes`` with CUDA and NCCL too (``reserve_bytes``), as nvidia-smi shows it.
-    It ``fits`` when tensors and reserve are at most ``usable_memory_bytes``: the allocator gives back what it holds besides before it fails.
+    allocator holds besides (``max_memory_reserved``), ``used_memory_bytes`` with CUDA and NCCL too (``reserve_bytes``), as nvidia-smi
+    shows it. It ``fits`` when tensors and reserve are at most ``usable_memory_bytes``: before it fails, the allocator gives back what it
+    holds besides.
     """
     begin, end, counted = steady_window(trace.ops, facts.steps, facts.passes)
     times = rank_times(trace, (begin, end))

@@ -20,9 +20,9 @@ from clustersim.planner.question import Question, read_question
 from clustersim.planner.search import Found, Search
 
 QUESTIONS = (
-    "gpus", "batch", "batch_slack_percent", "sequence", "node_size", "tensor", "pipeline", "data", "context", "expert", "micro_batch", "chunks",
-    "strategies", "partition", "recompute", "offload", "sequence_parallel", "objective", "limits", "price", "gpu_power", "pue", "law", "steps",
-    "tokens", "top", "cost", "overrides",
+    "gpus", "batch", "batch_slack_percent", "sequence", "node_size", "tensor", "pipeline", "data", "context", "expert", "micro_batch",
+    "chunks", "strategies", "partition", "recompute", "offload", "sequence_parallel", "objective", "limits", "price", "gpu_power",
+    "pue", "law", "steps", "tokens", "top", "proven", "cost", "overrides",
 )  # fmt: skip
 """The options that :func:`clustersim.planner.question.read_question` takes under the same names."""
 
@@ -67,7 +67,9 @@ class _Line:
         if not self.terminal and now - self.shown_at < 10:
             return
         self.shown_at = now
-        text = f"plan: {found.simulated:,} simulated of {len(found.candidates):,} candidates, {len(found.plans):,} fit, at most {left:,} left"
+        text = (
+            f"plan: {found.simulated:,} simulated of {len(found.candidates):,} candidates, {len(found.plans):,} fit, at most {left:,} left"
+        )
         print(f"\r\033[K{text}" if self.terminal else text, end="" if self.terminal else "\n", file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -100,7 +102,9 @@ def _training_text(question: Question, best: Found) -> str:
 
 def _print_plans(question: Question, plans: Sequence[Found], title: str) -> None:
     printed = Table(title=title, title_justify="left", title_style="bold")
-    degrees = [name for name in ("data", "pipeline", "tensor", "context", "expert") if any(getattr(one.candidate, name) > 1 for one in plans)]
+    degrees = [
+        name for name in ("data", "pipeline", "tensor", "context", "expert") if any(getattr(one.candidate, name) > 1 for one in plans)
+    ]
     heads = (*degrees, "batch", "micro x m", "strategy", "chunks", "partition", "recompute", "offload")
     for head in heads:
         printed.add_column(head, justify="left" if head in ("strategy", "partition", "recompute", "offload") else "right")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,13 @@ from clustersim.schedule.strategy import PRESETS
 from clustersim.simulation import Run, simulate, title, write_run
 
 
-
 def run(options: argparse.Namespace) -> None:
     """Simulate one experiment, write its run folder, print its figures."""
     experiment = load(options.experiment, options.overrides)
     folder = _prepared([experiment], options, "")
     done = _simulate(experiment, options)
     if not done.summary["fits"]:
-        done.summary["memory_advice"] = memory_advice(
-            experiment, lambda more: load(options.experiment, [*options.overrides, *more]), lambda changed: _simulate(changed, options).summary
-        )
+        done.summary["memory_advice"] = _advice(experiment, options)
     paths = write_run(done, folder)
     if not options.no_plot:
         paths.append(_draw(done, folder))
@@ -94,6 +92,13 @@ def _simulate(experiment: Experiment, options: argparse.Namespace) -> Run:
         return simulate(experiment, fold=not options.no_fold, progress=progress)
     finally:
         progress.close()
+
+
+def _advice(experiment: Experiment, options: argparse.Namespace) -> str:
+    def changed(more: Sequence[str]) -> Experiment:
+        return load(options.experiment, [*options.overrides, *more])
+
+    return memory_advice(experiment, changed, lambda other: _simulate(other, options).summary)
 
 
 def _draw(done: Run, folder: Path) -> Path:

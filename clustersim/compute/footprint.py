@@ -1,5 +1,6 @@
 """What a generation of software keeps in memory: bytes of a parameter, copies of the logits, what is in use beside tensors.
 
+>>> from clustersim import document
 >>> section = document.loads('''
 ... state: {bf16: {weights: 2 B, gradients: 4 B, optimizer: 12 B, reduced: 4 B}}
 ... gathers_master: false
@@ -21,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from clustersim import document
 from clustersim.document import Section
 from clustersim.model.memory import PRECISIONS, StateBytes, state_bytes
 
@@ -35,9 +35,9 @@ class Footprint:
     parameters are cast from the 32-bit master as they are gathered, and no 16-bit part is kept.
 
     Of a logit ``logits_kept_bytes`` stay until its gradient has reached the weights, ``logits_most_bytes`` are alive at once in the loss,
-    ``logits_parallel_bytes`` where tensor ranks divide the vocabulary.
-    With ``keeps_sent`` a stage keeps its output from when it is sent to the backward, with ``keeps_outputs`` selective recompute keeps
-    the output of the MLP's last product, which no backward needs, with ``keeps_gathered`` what sequence parallelism gathers stays whole. ``context_bytes`` are those of CUDA and its libraries,
+    ``logits_parallel_bytes`` where tensor ranks divide the vocabulary. With ``keeps_sent`` a stage keeps its output from when it is sent
+    to the backward, with ``keeps_outputs`` selective recompute keeps the output of the MLP's last product, which no backward needs, with
+    ``keeps_gathered`` what sequence parallelism gathers stays whole. ``context_bytes`` are those of CUDA and its libraries,
     ``communicator_bytes`` those of one communicator of NCCL, and ``unused`` is the part by which the allocator holds more than tensors.
     """
 

@@ -65,7 +65,13 @@ class Pass(NamedTuple):
     kernels: int = 1
 
 
-Kernel = Matmul | Attention | Pass
+class Stall(NamedTuple):
+    """The GPU waits for its host, which copies or looks at something in between."""
+
+    seconds: float
+
+
+Kernel = Matmul | Attention | Pass | Stall
 
 
 @dataclass(frozen=True)
@@ -110,8 +116,11 @@ class BlockKernels:
     entry: tuple[Kernel, ...] = ()
 
 
-def attention_block(model: Model, shape: Shape, software: Software) -> BlockKernels:
-    """Norm, queries, keys and values, the core, the projection, and dropout and residual."""
+def attention_block(model: Model, shape: Shape, software: Software, checkpointed: bool = False) -> BlockKernels:
+    """Norm, queries, keys and values, the core, the projection, and dropout and residual; where all of the layer is computed again
+
+    (``checkpointed``) what the software waits for then stands in the backward.
+    """
     heads, kv_heads = share(model.heads, shape.tensor), share(model.kv_heads, shape.tensor)
     qk, value = model.head_size, model.value_size
     into: list[tuple[int, int]] = []  # (inner, columns) of the matrices before the core
@@ -129,12 +138,13 @@ def attention_block(model: Model, shape: Shape, software: Software) -> BlockKern
     rotated = shape.tokens * (heads + kv_heads) * qk * shape.element_bytes * (0 if model.learned_positions else 1)
     biased = shape.tokens * sum(columns for _, columns in into) * shape.element_bytes if model.qkv_bias else 0
     rotary, norm, residual, bias = software.rotary, *_between(model, shape, software)
+    fork = _stall(software.fork_s if model.dropout else 0.0)
     block = BlockKernels(
-        forward=(*norm[0], *products, *_passes(rotated, rotary.forward), *forward_core, projection, *residual[0]),
+        forward=(*norm[0], *products, *_passes(rotated, rotary.forward), *fork, *forward_core, projection, *residual[0]),
         core=forward_core,
         input=(
             *residual[1], _by_input(projection), *backward_core, *_passes(rotated, rotary.backward),
-            *(_by_input(product) for product in reversed(products)), *norm[1],
+            *(_by_input(product) for product in reversed(products)), *norm[1], *_stall(software.checkpoint_s if checkpointed else 0.0),
         ),
         weight=(_by_weight(projection), *map(_by_weight, reversed(products)), *bias, *_passes(biased, software.bias.backward)),
         entry=(_by_weight(products[0]),),
@@ -255,6 +265,10 @@ def _between(model: Model, shape: Shape, software: Software):
 def _passes(data_bytes: float, passes: float) -> tuple[Pass, ...]:
     """A kernel reads and writes its data about twice: so many kernels."""
     return (Pass(data_bytes * passes, max(1, round(passes / 3))),) if data_bytes and passes else ()
+
+
+def _stall(seconds: float) -> tuple[Stall, ...]:
+    return (Stall(seconds),) if seconds else ()
 
 
 def _by_input(product: Matmul) -> Matmul:

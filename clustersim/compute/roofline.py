@@ -20,7 +20,7 @@ A product is never faster than its matrices come from memory.
 from __future__ import annotations
 
 from clustersim.compute.calibration import Calibration
-from clustersim.compute.kernels import Attention, Kernel, Matmul, Pass
+from clustersim.compute.kernels import Attention, Kernel, Matmul, Pass, Stall
 
 TILES = ((256, 128, 1.0), (128, 128, 0.95), (128, 64, 0.77), (64, 64, 0.6), (32, 64, 0.35))
 """Rows, columns, and the speed against the first, a fit to the products in gpus/H100-SXM5-80GB/matmul.csv; smaller tiles read each element more
@@ -38,6 +38,8 @@ def kernel_s(kernel: Kernel, calibration: Calibration, precision: str) -> float:
 
     In 8 bits both factors of a product are read to find their scale, and read and written to be cast (delayed scaling reads them once less).
     """
+    if isinstance(kernel, Stall):
+        return kernel.seconds
     memory_s = calibration.gpu.memory_bandwidth_bytes_s * calibration.memory_efficiency
     if isinstance(kernel, Pass):
         return max(kernel.moved_bytes / memory_s + kernel.kernels * calibration.overhead_s, kernel.kernels * calibration.launch_s)

@@ -38,7 +38,8 @@ class Software:
     the residual) over the hidden state, ``activation`` and ``gated_activation`` over the inner size of the MLP, ``scores`` over every
     score, ``rotary`` over queries and keys, ``bias`` over the output of a matrix, ``permute`` over the copies of the tokens that
     experts get, ``loss`` over the logits in 32 bits, ``embedding`` over the hidden state. ``optimizer_bytes`` are moved per
-    parameter and step. With ``beside_weights`` the tensor-parallel collectives of the backward that give the gradient of a block's
+    parameter and step, ``gradient_bytes`` more where there are replicas, whose gradients are packed, divided and unpacked. For ``fork_s``
+    the GPU waits for its host at every dropout of attention, for ``checkpoint_s`` at every layer that is computed again. With ``beside_weights`` the tensor-parallel collectives of the backward that give the gradient of a block's
     input run beside the gradients of its weights. ``selective`` recompute repeats the ``core`` of the attention (arXiv 2205.05198), or
     every second of the matrix ``products`` and what lies between them, and keeps the attention (torchtitan).
     """
@@ -59,13 +60,16 @@ class Software:
     loss: Passes
     embedding: Passes
     optimizer_bytes: int
+    gradient_bytes: int
+    fork_s: float
+    checkpoint_s: float
     beside_weights: bool
     selective: str
     memory: Footprint
 
 
 _PASSES = tuple(field.name for field in fields(Software) if field.type == "Passes")
-_KEYS = ("description", "attention", "causal", *_PASSES, "optimizer", "beside_weights", "selective", "memory")
+_KEYS = ("description", "attention", "causal", *_PASSES, "optimizer", "gradients", "fork", "checkpoint", "beside_weights", "selective", "memory")
 
 
 def software_names() -> list[str]:
@@ -87,6 +91,9 @@ def load_software(name: str) -> Software:
         selective=top.choice("selective", SELECTIVE),
         beside_weights=top.boolean("beside_weights"),
         optimizer_bytes=int(top.quantity("optimizer", "size")),
+        gradient_bytes=int(top.quantity("gradients", "size", 0)),
+        fork_s=top.quantity("fork", "time", 0.0),
+        checkpoint_s=top.quantity("checkpoint", "time", 0.0),
         memory=read_footprint(top.section("memory", MEMORY_KEYS)),
         **{key: _read_passes(top, key) for key in _PASSES},
     )

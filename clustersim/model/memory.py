@@ -42,6 +42,10 @@ class Kept(NamedTuple):
         return inputs * (model.hidden - share(model.hidden, replicas)) if self.gathered else 0
 
 
+NEEDED = Kept()
+"""What the backward needs, as arXiv 2205.05198 counts it."""
+
+
 class StateBytes(NamedTuple):
     """Bytes per parameter."""
 
@@ -85,7 +89,7 @@ def layer_activation_bytes(
     precision: str = "bf16",
     sequence_parallel: bool = False,
     moe: bool = False,
-    kept: Kept = Kept(),
+    kept: Kept = NEEDED,
 ) -> int:
     """Bytes that one tensor rank keeps of one layer and micro-batch, from its forward to its backward.
 
@@ -98,8 +102,10 @@ def layer_activation_bytes(
     ``sequence_parallel`` splits what is otherwise on every tensor rank (the 10, and the 2 of ``full``) by t as well. Kernels that
     never write the scores (``kept.flash``, FlashAttention, arXiv 2205.14135) keep what ``selective`` keeps, and a number for each row.
     What sequence parallelism gathers for QKV and the MLP is gathered again in the backward (section 4.2.2), or stays whole
-    (``kept.gathered``). Where ``selective`` keeps every second product (``kept.products``, torchtitan), it keeps the layer's input, the first and every
-    second of its products (queries, values, the MLP's first matrix) and the output of the attention with those numbers.
+    (``kept.gathered``).
+
+    Where ``selective`` keeps every second product (``kept.products``, torchtitan), it keeps the layer's input, queries, values and
+    the MLP's first product, and the output of the attention with a number for each row.
 
     The same tensors are counted for other models: per token, on every rank the inputs of two norms, of QKV and of the MLP
     (4h elements) and two masks; split over the ranks queries, keys, values and the projection's input, and for the MLP the
@@ -160,7 +166,7 @@ def _every_second_product(model: Model, tokens: int, tensor: int, replicas: int,
 
 
 def gradient_bytes(
-    model: Model, micro_batch: int, sequence: int, tensor: int = 1, precision: str = "bf16", moe: bool = False, kept: Kept = Kept()
+    model: Model, micro_batch: int, sequence: int, tensor: int = 1, precision: str = "bf16", moe: bool = False, kept: Kept = NEEDED
 ) -> int:
     """Bytes of the gradients that the backward of one layer has at once on a tensor rank.
 
@@ -194,7 +200,7 @@ def layer_working_bytes(
     precision: str = "bf16",
     sequence_parallel: bool = False,
     moe: bool = False,
-    kept: Kept = Kept(),
+    kept: Kept = NEEDED,
 ) -> int:
     """Bytes of the one layer that is being computed again under full recompute: all that ``none`` would keep of it.
 
@@ -227,7 +233,7 @@ def head_activation_bytes(
     precision: str = "bf16",
     sequence_parallel: bool = False,
     logit_bytes: int = LOGIT_BYTES,
-    kept: Kept = Kept(),
+    kept: Kept = NEEDED,
 ) -> int:
     """Bytes that one tensor rank keeps of the final norm, the output matrix and the loss for one micro-batch.
 

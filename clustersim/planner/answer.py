@@ -1,6 +1,8 @@
 """The answer to a question: the best plans, the front over numbers of GPUs, as a document, a table and files.
 
->>> answer = answer_to(read_question({"layers": 4, "hidden": 64, "heads": 4}, "pcie-ethernet", gpus=4, batch=8, sequence=64, tokens=1e6), jobs=1)
+>>> model = {"layers": 4, "hidden": 64, "heads": 4}
+>>> asked = read_question(model, "pcie-ethernet", gpus=1, batch=8, sequence=64, tokens=1e6, micro_batch=1)
+>>> answer = answer_to(asked, jobs=1)
 >>> document(answer)["plans"][0]["gpus"], document(answer)["plans"][0]["lost_by"]
 (1, 'the best')
 """
@@ -16,7 +18,7 @@ import yaml
 
 from clustersim.errors import InputError
 from clustersim.planner.explain import columns, counts, lost_by, why_none
-from clustersim.planner.question import OBJECTIVES, Question, read_question
+from clustersim.planner.question import Question, read_question
 from clustersim.planner.search import Found, Progress, Search, search
 from clustersim.sweeps.points import resolved
 from clustersim.sweeps.run import workers
@@ -50,26 +52,27 @@ class Answer:
 def answer_to(question: Question, jobs: int | None = None, progress: Progress = lambda found, left: None) -> Answer:
     """Search with ``jobs`` processes, by default one a core. InputError, which says what limits, when there is no plan."""
     with workers(question.base, jobs) as pool:
-        result = _searched(question, pool, question.top, question.each, progress)
+        result = _searched(question, pool, question.top, question.proven, question.each, progress)
         if not result.plans:
             raise InputError(f"plan: {why_none(result, question.space, question.limits)}")
         front = {result.plans[0].candidate: result.plans[0]}
         for most in question.front:
             space = replace(question.space, gpus=(question.space.gpus[0], most))
-            fewer = _searched(replace(question, space=space), pool, 1, False, progress)
+            fewer = _searched(replace(question, space=space), pool, 1, 1, False, progress)
             front |= {found.candidate: found for found in fewer.plans[:1]}
     plans = result.plans[: question.top]
     return Answer(question, result, tuple(plans), tuple(sorted(front.values(), key=lambda found: found.candidate.gpus)))
 
 
-def _searched(question: Question, pool: Any, top: int, each: bool, progress: Progress) -> Search:
+def _searched(question: Question, pool: Any, top: int, proven: int, each: bool, progress: Progress) -> Search:
     return search(
-        question.space, question.base, question.cluster, question.limits, question.score, pool, top=top, each=each, progress=progress
-    )
+        question.space, question.base, question.cluster, question.limits, question.score, pool, top=top, proven=proven, each=each,
+        progress=progress,
+    )  # fmt: skip
 
 
 def document(answer: Answer) -> dict[str, Any]:
-    """``plans``, ``best_of_each`` strategy and ``front``, rows of choices, training and summary; how many candidates; the training's law."""
+    """``plans``, ``best_of_each`` strategy and ``front``, rows of choices, training and summary; how many candidates; the law."""
     question, best = answer.question, answer.plans[0]
 
     def row(found: Found) -> dict[str, Any]:
@@ -110,8 +113,3 @@ def write(answer: Answer, folder: Path, draw: Callable[[Answer, Path], Path]) ->
         write_whole(folder / "best.yaml", lambda path: path.write_text(text, encoding="utf-8")),
         draw(answer, folder / "pareto.png"),
     ]
-
-
-def objective_column(question: Question) -> str:
-    """The figure of a plan that is to be small."""
-    return OBJECTIVES[question.objective]

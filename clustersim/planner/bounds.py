@@ -115,9 +115,7 @@ def _kept(times: np.ndarray, changes: np.ndarray, begins: np.ndarray) -> np.ndar
 def _working(times: np.ndarray, level: np.ndarray, ends: np.ndarray, kept: np.ndarray) -> int:
     """The least that any layer but the last has on top of what the forwards kept, while its backward runs."""
     below = np.cumsum(kept)
-    peaks = [
-        level[(times >= ends[layer + 1]) & (times < ends[layer])].max(initial=0) - below[layer] for layer in range(len(ends) - 1)
-    ]
+    peaks = [level[(times >= ends[layer + 1]) & (times < ends[layer])].max(initial=0) - below[layer] for layer in range(len(ends) - 1)]
     return max(0, int(min(peaks, default=0)))
 
 
@@ -207,7 +205,7 @@ def memory_bound_bytes(profile: Profile, stages: Stages | None, candidate: Candi
 
 
 def _state_bytes(profile: Profile, candidate: Candidate, dense: np.ndarray, experts: np.ndarray) -> np.ndarray:
-    """Of so many parameters: partitioning (ZeRO) divides the optimizer's state, then gradients, then weights over the copies of the model."""
+    """Of so many parameters: ZeRO divides the optimizer's state, then gradients, then weights over the copies of the model."""
     copies = candidate.data * candidate.context
     divided = dense / copies + experts / (copies // candidate.expert)
     parted = {"none": (), "optimizer": ("optimizer",), "gradients": ("optimizer", "gradients"), "parameters": _STATE}[candidate.partition]

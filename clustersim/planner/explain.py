@@ -21,7 +21,7 @@ def lost_by(plan: Found, best: Found) -> str:
     ...     row = {"step_time_s": compute + exposed + idle, "ideal_compute_s": compute, "exposed_communication_s": exposed, "idle_s": idle}
     ...     return Found(Candidate(2, 4, 1, 1, 1, 1, 8, "standard", 1, False, recompute=recompute), 0.0, row)
     >>> lost_by(found("full", 4.0, 0.5, 1.5), found("none", 3.0, 0.6, 1.0))
-    '+28 % of the step: more recompute +1 s, more bubble +500 ms; less exposed communication -100 ms'
+    '+30 % of the step: more recompute +1 s, more bubble +500 ms'
     >>> lost_by(found("none", 3.0, 0.6, 1.0), found("none", 3.0, 0.6, 1.0))
     'as fast'
     """
@@ -29,7 +29,11 @@ def lost_by(plan: Found, best: Found) -> str:
     own, other = plan.row, best.row
     lost_s = {
         what: own[key] * scale - other[key]
-        for what, key in ((_compute(plan, best), "ideal_compute_s"), ("exposed communication", "exposed_communication_s"), ("bubble", "idle_s"))
+        for what, key in (
+            (_compute(plan, best), "ideal_compute_s"),
+            ("exposed communication", "exposed_communication_s"),
+            ("bubble", "idle_s"),
+        )
     }
     total_s = sum(lost_s.values())
     named = sorted(lost_s.items(), key=lambda part: -abs(part[1]))
@@ -64,7 +68,7 @@ def why_none(result: Search, space: Space, limits: Limits) -> str:
         needs, candidate = result.too_large
         text = f"no plan on {_gpus_text(low, high)} fits in memory: the smallest needs {units.decimal_size_text(needs)} a GPU"
         has = units.decimal_size_text(limits.memory_bytes)
-        return f"{text} ({candidate}, {candidate.partition} partitioned, recompute {candidate.recompute}) and there are {has}; allowed: more GPUs"
+        return f"{text} ({candidate}, partition {candidate.partition}, recompute {candidate.recompute}) and has {has}; allowed: more GPUs"
     reason, times = result.refused.most_common(1)[0]
     return f"no candidate can be: {reason} ({times:,} of them)"
 
@@ -82,16 +86,34 @@ def _no_candidate(space: Space) -> str:
     replicas = f"data {', '.join(map(str, space.data))}" if space.data else "any number of replicas"
     between = f"{most:,}" if least == most else f"{least:,} to {most:,}"
     return (
-        f"a batch of {between} sequences does not divide into micro-batches of {', '.join(map(str, space.micro))} on {replicas}, as many micro-batches"
-        f" as stages or more, on {_gpus_text(low, high)}; allowed: another batch, a larger --batch-slack, or other degrees"
+        f"a batch of {between} sequences does not divide into micro-batches of {', '.join(map(str, space.micro))} on {replicas}, as many"
+        f" micro-batches as stages or more, on {_gpus_text(low, high)}; allowed: another batch, a larger --batch-slack, or other degrees"
     )
 
 
 def columns(found: Found) -> dict[str, Any]:
     """A plan's choices, as a row of a table has them."""
     one = found.candidate
-    names = ("data", "pipeline", "tensor", "context", "expert", "micro", "micro_batches", "chunks", "strategy", "partition", "recompute", "offload")
-    return {"gpus": one.gpus, "batch": one.batch, **{name: getattr(one, name) for name in names}, "sequence_parallel": one.sequence_parallel}
+    names = (
+        "data",
+        "pipeline",
+        "tensor",
+        "context",
+        "expert",
+        "micro",
+        "micro_batches",
+        "chunks",
+        "strategy",
+        "partition",
+        "recompute",
+        "offload",
+    )
+    return {
+        "gpus": one.gpus,
+        "batch": one.batch,
+        **{name: getattr(one, name) for name in names},
+        "sequence_parallel": one.sequence_parallel,
+    }
 
 
 def counts(result: Search) -> Mapping[str, int]:

@@ -1,7 +1,7 @@
 """What is asked of the planner, read and checked: model, cluster, limits, and what may be combined.
 
 >>> asked = read_question("x-160", "paper-a100", batch="critical", cost="peak")
->>> asked.space.batch, asked.space.tensor, round(asked.training.steps(2417))
+>>> asked.space.batch, asked.space.tensor, round(asked.training.steps(asked.training.critical_batch))
 ((2393, 2417), (1, 2, 4, 8, 16), 100000)
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from clustersim.read_grid import MAX_GPUS
 from clustersim.schedule.strategy import OFFLOADS, PARTITIONS, PRESETS
 from clustersim.sweeps.points import Base
 
-OBJECTIVES = {"time": "days", "gpu-hours": "gpu_hours", "cost": "cost"}
+OBJECTIVES = ("time", "gpu-hours", "cost")
 LIMITS = {"days": "days", "gpu-hours": "gpu_hours", "cost": "cost", "energy-kwh": "energy_kwh"}
 """The figures of a whole training that can be limited, as :func:`clustersim.planner.scaling_laws.bill` names them."""
 SEQUENCE_PARALLEL = {"on": (True,), "off": (False,), "both": (True, False)}
@@ -37,7 +37,7 @@ _LEAST_TOKENS = 4096
 _MOST_EXPERT_RANKS = 64
 _KEPT = ("precision", "cost", "collectives", "link_delay", "network", "nvlink", "pcie", "model", "cluster", "batch.sequence")
 _KEPT_STRATEGY = ("overlap", "prefetch", "scatter_gather", "async_tensor", "sends", "receives", "bucket")
-_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,6})?(?:e[0-9]{1,2})?)"
+_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,6})?(?:e[-+]?[0-9]{1,2})?)"
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Question:
     prices: Prices
     objective: str
     top: int
+    proven: int
     each: bool
     front: tuple[int, ...] = ()
 
@@ -78,10 +79,12 @@ class Question:
 def read_question(
     model: str, cluster: str, *, gpus: int | str | None = None, batch: int | str = "critical", batch_slack_percent: float = 1.0,
     sequence: int | None = None, node_size: int | None = None, tensor: Any = None, pipeline: Any = None, data: Any = None,
-    context: Any = None, expert: Any = None, micro_batch: Any = (1, 2, 4), chunks: Any = None, strategies: str | Sequence[str] | None = None,
+    context: Any = None, expert: Any = None, micro_batch: Any = (1, 2, 4), chunks: Any = None,
+    strategies: str | Sequence[str] | None = None,
     partition: Any = PARTITIONS, recompute: Any = RECOMPUTE, offload: Any = ("none",), sequence_parallel: str = "on",
     objective: str = "time", limits: Sequence[str] = (), price: str | None = None, gpu_power: str | None = None, pue: float = 1.2,
-    law: str = "lamy-poirier", steps: float | None = None, tokens: float | None = None, top: int = 10, cost: str | None = None,
+    law: str = "lamy-poirier", steps: float | None = None, tokens: float | None = None, top: int = 10, proven: int = 1,
+    cost: str | None = None,
     overrides: Sequence[str] = (),
 ) -> Question:  # fmt: skip
     """The options as the command line has them; degrees and names as numbers, lists, or texts as ``1,2,4`` and ``1..8`` (doubling).
@@ -105,6 +108,7 @@ def read_question(
         layers=probe.model.layers,
         gpus=(low, high),
         batch=(math.ceil(most * (1 - batch_slack_percent / 100)), most),
+        node=1 if probe.cluster.ideal else probe.cluster.gpus_per_node,
         tensor=_degrees("--tensor", tensor, _tensors(probe)),
         pipeline=_degrees("--pipeline", pipeline, divisors(probe.model.layers)),
         data=numbers("--data", data) or None,
@@ -121,7 +125,7 @@ def read_question(
         space = replace(space, strategies=names)
     question = Question(
         space, base, probe.model, probe.cluster, probe.sequence, Limits(probe.cluster.gpu.memory_bytes), training, prices,
-        _choice("--objective", objective, tuple(OBJECTIVES)), top, each=bool(names),
+        _choice("--objective", objective, OBJECTIVES), top, proven, each=bool(names),
         front=_front(low, high) if isinstance(gpus, str) and ".." in gpus else (),
     )  # fmt: skip
     if question.objective == "cost" and prices.gpu_hour is None:
@@ -137,7 +141,9 @@ def _base(
         path = text.partition("=")[0]
         if not path.startswith(_KEPT) and path not in [f"strategy.{name}" for name in _KEPT_STRATEGY]:
             allowed = ", ".join((*_KEPT, *(f"strategy.{name}" for name in _KEPT_STRATEGY)))
-            raise InputError(f"--set {clipped(text)}: {clipped(path)} is what the planner chooses, or nothing it plans with; allowed: {allowed}")
+            raise InputError(
+                f"--set {clipped(text)}: {clipped(path)} is what the planner chooses, or nothing it plans with; allowed: {allowed}"
+            )
     data: dict[str, Any] = {"model": model, "cluster": cluster, "batch": {} if sequence is None else {"sequence": sequence}}
     data |= {} if cost is None else {"cost": cost}
     lines = {"model": "MODEL", "cluster": "CLUSTER", "cost": "--cost", "batch.sequence": "--sequence"}
@@ -152,16 +158,22 @@ def _base(
         nics = sum(kind == "nic" for _, kind in first.cluster.devices) * node_size / first.cluster.gpus_per_node
         if nics != int(nics):
             whole = first.cluster.gpus_per_node
-            raise InputError(f"--node-size {node_size}: the adapters of {first.cluster.name}'s {whole} GPUs do not divide so; allowed: {whole} times a number")
+            raise InputError(
+                f"--node-size {node_size}: the adapters of {whole} GPUs do not divide so; allowed: {whole} times a number"
+            )
         # Set by hand, and not in the file: which GPU uses which adapter.
-        read = read.override([f"cluster.node.gpus={node_size}", f"cluster.node.nics={int(nics)}", "cluster.node.nic_of_gpu="], SHORT_FORMS, "--node-size")
+        read = read.override(
+            [f"cluster.node.gpus={node_size}", f"cluster.node.nics={int(nics)}", "cluster.node.nic_of_gpu="], SHORT_FORMS, "--node-size"
+        )
         first = probe(read)
     return first, Base(read, Path().resolve())
 
 
 def _tensors(probe: Experiment) -> tuple[int, ...]:
     """Whole groups in a node, and as many heads on each rank."""
-    return tuple(t for t in divisors(probe.model.heads) if t <= probe.cluster.gpus_per_node and probe.cluster.gpus_per_node % t == 0) or (1,)
+    return tuple(t for t in divisors(probe.model.heads) if t <= probe.cluster.gpus_per_node and probe.cluster.gpus_per_node % t == 0) or (
+        1,
+    )
 
 
 def _contexts(sequence: int) -> tuple[int, ...]:
@@ -293,8 +305,3 @@ def _limits(question: Question, texts: Sequence[str]) -> Limits:
             raise InputError(f"{place}: {needs[0]} is missing, without which there is no {name}")
         most[LIMITS[name]] = float(value)
     return Limits(memory, most, question.bill)
-
-
-def limit_texts(most: Mapping[str, float]) -> str:
-    """As they are printed."""
-    return ", ".join(f"{name} {value:g}" for name, value in most.items())

@@ -37,7 +37,7 @@ class Training:
 
 @dataclass(frozen=True)
 class KaplanConstants:
-    """Kaplan et al. 2020 (arXiv 2001.08361), appendix A: the fits of L(N, S_min) and B_crit(L). Losses in nats a token, N without embeddings."""
+    """Kaplan et al. 2020 (arXiv 2001.08361), appendix A: fits of L(N, S_min) and B_crit(L); nats a token, N without embeddings."""
 
     alpha_n: float = 0.077
     n_c: float = 6.5e13

@@ -1,6 +1,7 @@
 """Branch and bound: candidates are simulated in the order of their lower bounds, until no bound is better than what was found.
 
-What comes out is therefore what the simulation of every candidate would give, for the best ``top`` of all.
+The first ``proven`` plans are therefore those that the simulation of every candidate would put first; the others are the best of those
+simulated.
 """
 
 from __future__ import annotations
@@ -82,18 +83,19 @@ Progress = Callable[[Search, int], None]
 
 
 def search(
-    space: Space, base: Base, cluster: Cluster, limits: Limits, score: Score, pool: Workers, *, top: int = 10, each: bool = False,
+    space: Space, base: Base, cluster: Cluster, limits: Limits, score: Score, pool: Workers, *, top: int = 10, proven: int = 1,
+    each: bool = False,
     progress: Progress = lambda found, left: None,
 ) -> Search:  # fmt: skip
-    """The best ``top`` of the space by ``score``; with ``each`` the best of every strategy too."""
-    return _Searching(space, base, cluster, limits, score, top, each).run(pool, progress)
+    """At least ``top`` plans of the space by ``score``, ``proven`` of them the best of all; ``each``: the best of every strategy too."""
+    return _Searching(space, base, cluster, limits, score, max(top, proven), proven, each).run(pool, progress)
 
 
 class _Searching:
     """A queue of candidates by the bounds known so far: of the work alone, then of pipeline and memory, then with the schedule at hand."""
 
-    def __init__(self, space: Space, base: Base, cluster: Cluster, limits: Limits, score: Score, top: int, each: bool) -> None:
-        self.space, self.base, self.limits, self.score, self.top, self.each = space, base, limits, score, top, each
+    def __init__(self, space: Space, base: Base, cluster: Cluster, limits: Limits, score: Score, top: int, proven: int, each: bool) -> None:
+        self.space, self.base, self.limits, self.score, self.top, self.proven, self.each = space, base, limits, score, top, proven, each
         self.result = Search()
         self.scores: list[tuple[float, int, int, Found]] = []
         self.profiles: dict[tuple, bounds.Profile | None] = {}
@@ -112,7 +114,7 @@ class _Searching:
             for number, (candidate, bound_s) in enumerate(ready):
                 self.take(Found(candidate, bound_s, rows[number]))
             self.scores.sort()
-        self.result.plans = [found for *_, found in self.scores]
+            self.result.plans = [found for *_, found in self.scores]
         return self.result
 
     def add(self, candidate: Candidate, least_s: float) -> None:
@@ -141,7 +143,7 @@ class _Searching:
         return ready
 
     def may_be_among_best(self, strategy: str, score: float) -> bool:
-        if len(self.scores) < self.top or score < self.scores[self.top - 1][0]:
+        if len(self.scores) < self.top or score < self.scores[self.proven - 1][0]:
             return True
         return self.each and all(score < own for own, _, _, found in self.scores if found.candidate.strategy == strategy)
 

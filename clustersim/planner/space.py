@@ -2,7 +2,7 @@
 
 >>> space = Space(layers=8, gpus=(1, 8), batch=(8, 8), tensor=(1, 2), strategies=("standard", "mpp"), micro=(1,))
 >>> len(list(roots(space)))
-51
+68
 >>> first = next(roots(space))
 >>> [(one.recompute, one.partition) for one in savers(first, space)]
 [('selective', 'none')]
@@ -23,7 +23,7 @@ MOST_CHUNKS = 6
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to train: degrees, micro-batches (``micro`` sequences each, ``micro_batches`` a replica and step), strategy and its options."""
+    """One way to train: degrees, micro-batches (``micro`` sequences each, ``micro_batches`` a replica), strategy and its options."""
 
     data: int
     pipeline: int
@@ -64,13 +64,17 @@ class Candidate:
         }
 
     def __str__(self) -> str:
-        degrees = [f"{name} {getattr(self, name)}" for name in ("data", "pipeline", "tensor", "context", "expert") if getattr(self, name) > 1]
+        degrees = [
+            f"{name} {getattr(self, name)}" for name in ("data", "pipeline", "tensor", "context", "expert") if getattr(self, name) > 1
+        ]
         return f"{self.strategy}, {' x '.join(degrees) or '1 GPU'}"
 
 
 @dataclass(frozen=True)
 class Space:
-    """What may be combined. ``gpus`` and ``batch`` (sequences) are the least and the most.
+    """What may be combined. ``gpus`` and ``batch`` (sequences) are the least and the most. A pipeline stage fills whole nodes of ``node``
+
+    GPUs, or divides one.
 
     Of ``recompute`` and ``offload`` the first that fits in memory is taken, and gradients are partitioned only where the optimizer's
     state alone is not enough: the later ones save memory and are never faster.
@@ -79,6 +83,7 @@ class Space:
     layers: int
     gpus: tuple[int, int]
     batch: tuple[int, int]
+    node: int = 1
     tensor: tuple[int, ...] = (1,)
     pipeline: tuple[int, ...] | None = None
     data: tuple[int, ...] | None = None
@@ -113,19 +118,32 @@ def roots(space: Space) -> Iterator[Candidate]:
                                 for strategy in space.strategies:
                                     for chunks in chunks_of(space, PRESETS[strategy], pipeline):
                                         bare = Candidate(
-                                            data, pipeline, tensor, context, expert, micro, micro_batches, strategy, chunks, parallel
+                                            data,
+                                            pipeline,
+                                            tensor,
+                                            context,
+                                            expert,
+                                            micro,
+                                            micro_batches,
+                                            strategy,
+                                            chunks,
+                                            parallel,
+                                            recompute=space.recompute[0],
+                                            offload=space.offload[0],
                                         )
                                         yield from _partitioned(bare, space)
 
 
 def _replicas(space: Space, pipeline: int, others: int, micro: int, expert: int) -> Iterator[tuple[int, int]]:
-    """Replicas, and micro-batches of each: for any number of micro-batches the most replicas, since fewer take as long for a smaller batch."""
+    """Replicas, and micro-batches of each: for any number of micro-batches the most replicas, as fewer take as long for less."""
     low, high = (limit / (pipeline * others) for limit in space.gpus)
     before = 0
     for data in sorted(space.data or range(1, min(int(high), space.batch[1] // micro) + 1), reverse=True):
         count = space.batch[1] // (data * micro)
+        stage = data * others
         allowed = low <= data <= high and data % expert == 0 and data * micro * count >= space.batch[0]
-        if allowed and count >= pipeline and count != before:
+        whole = stage % space.node == 0 or space.node % stage == 0
+        if allowed and whole and count >= pipeline and count != before:
             yield data, count
             before = count
 
@@ -152,8 +170,10 @@ def chunks_of(space: Space, strategy: Strategy, pipeline: int) -> tuple[int, ...
     of_rank = space.layers // pipeline
     if own is None:
         return (of_rank,)
-    possible = range(own, MOST_CHUNKS + 1) if strategy.placement == "modular" and own > 1 else (own,)
-    wanted = possible if space.chunks is None or own == 1 else [chunks for chunks in space.chunks if chunks in possible]
+    if own == 1 or strategy.placement != "modular":
+        wanted = (own,)
+    else:
+        wanted = space.chunks or range(2, MOST_CHUNKS + 1)
     return tuple(chunks for chunks in wanted if of_rank * pipes % chunks == 0)
 
 

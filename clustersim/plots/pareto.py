@@ -35,18 +35,23 @@ def pareto(answer: Answer, path: Path) -> Path:
         for number, name in enumerate(strategies):
             points = [_point(answer, found) for found in (*answer.result.plans, *answer.front) if found.candidate.strategy == name]
             axes.plot(
-                *zip(*points, strict=True), _MARKERS[number % len(_MARKERS)], color=_COLOURS[number % len(_COLOURS)], markeredgecolor="white",
-                markersize=8, zorder=4, label=f"{name}, simulated",
+                *zip(*points, strict=True), _MARKERS[number % len(_MARKERS)], color=_COLOURS[number % len(_COLOURS)],
+                markeredgecolor="white",
+                markersize=8, zorder=10 - number, label=f"{name}, simulated",
             )  # fmt: skip
         front = _front([_point(answer, found) for found in (*answer.result.plans, *answer.front)])
         axes.step(*zip(*front, strict=True), where="post", color=INK, linewidth=1.4, zorder=3, label="nothing simulated is better in both")
         gpus, days = _point(answer, answer.plans[0])
-        axes.annotate(f"best: {gpus:,} GPUs, {days:.3g} days", (gpus, days), xytext=(-8, -14), textcoords="offset points", ha="right", color=INK)
+        axes.annotate(
+            f"best: {gpus:,} GPUs, {days:.3g} days", (gpus, days), xytext=(-8, -14), textcoords="offset points", ha="right", color=INK
+        )
         axes.set(xscale="log", yscale="log", xlabel="GPUs", ylabel="training time (days)")
         _plain_numbers(axes)
         axes.grid(alpha=0.3, which="both")
         question = answer.question
-        axes.set_title(f"{question.model.name} on {question.cluster.name}, {question.space.batch[1]:,} sequences a step", loc="left", fontsize=11)
+        axes.set_title(
+            f"{question.model.name} on {question.cluster.name}, {question.space.batch[1]:,} sequences a step", loc="left", fontsize=11
+        )
         figure.legend(loc="outside lower center", ncols=3, frameon=False)
         return figure
 
@@ -78,7 +83,7 @@ def _bounds(axes: Axes, answer: Answer) -> None:
     bounds = np.unique(np.round(bounds, 4), axis=0)
     days = bounds[:, 1] * steps / 86400
     near = days < _TIMES_BEST * _point(answer, answer.plans[0])[1]
-    axes.plot(bounds[near, 0], days[near], ",", color=FAINT_INK, alpha=0.6, zorder=1, rasterized=True)
+    axes.plot(bounds[near, 0], days[near], ".", color=FAINT_INK, markersize=2.5, markeredgewidth=0, alpha=0.7, zorder=1, rasterized=True)
     axes.plot([], [], ".", color=FAINT_INK, label="lower bound of a candidate")
 
 

@@ -31,7 +31,11 @@ def layer_blocks(experiment: Experiment, durations: Durations | None, flop_s: fl
         works = _of_flops(flops / parts, core / parts, flop_s) if durations is None else _of_kernels(flops / parts, core / parts, kernels(), durations)
         return Block(part, *works, **dict(zip(("enter", "leave", "beside"), collectives)))
 
-    attention = block("attention", layer.attention, layer.attention_core, lambda: attention_block(model, shape, software), enter, leave, beside)
+    checkpointed = experiment.recompute == "full"
+    attention = block(
+        "attention", layer.attention, layer.attention_core,
+        lambda: attention_block(model, shape, software, checkpointed), enter, leave, beside,
+    )  # fmt: skip
     if not moe:
         return [attention, block("mlp", layer.mlp, 0, lambda: mlp_block(model, shape, software, model.ffn), enter, leave)]
     sent: Names = ("dispatch",) if grid.expert > 1 else ()

@@ -88,7 +88,9 @@ def _optimizer_ps(experiment: Experiment, rank: int) -> int:
     bandwidth_bytes_s, calibration = experiment.cluster.gpu.memory_bandwidth_bytes_s, experiment.calibration
     if calibration is None:
         return to_ps((dense + experts) * (state.gradients + 2 * state.optimizer + state.weights) / bandwidth_bytes_s)
-    return to_ps((dense + experts) * calibration.software.optimizer_bytes / (bandwidth_bytes_s * calibration.memory_efficiency))
+    software = calibration.software
+    moved_bytes = software.optimizer_bytes + (software.gradient_bytes if experiment.grid.copies > 1 else 0)
+    return to_ps((dense + experts) * moved_bytes / (bandwidth_bytes_s * calibration.memory_efficiency))
 
 
 def build_traffic(experiment: Experiment) -> Traffic:

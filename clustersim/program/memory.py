@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from clustersim.compute.footprint import Footprint
 from clustersim.experiment import Experiment
 from clustersim.model.memory import (
     LOGIT_BYTES,
     MASK_BYTES,
+    NEEDED,
     Kept,
     StateBytes,
     gradient_bytes,
@@ -15,7 +18,7 @@ from clustersim.model.memory import (
     layer_activation_bytes,
     state_bytes,
 )
-from clustersim.model.spec import parameters_per_rank, share
+from clustersim.model.spec import Model, parameters_per_rank, share
 from clustersim.program.memory_pass import Sizes
 from clustersim.schedule.strategy import OPTIMIZER_AWAY
 
@@ -37,33 +40,42 @@ def memory_sizes(experiment: Experiment) -> Sizes:
     )
 
 
+@dataclass(frozen=True)
 class _Pass:
     """Bytes of one pass on one rank."""
 
-    def __init__(self, experiment: Experiment) -> None:
-        software = experiment.calibration.software if experiment.calibration else None
-        self.footprint = software.memory if software else None
-        self._experiment = experiment
-        self._shape = experiment.model, experiment.micro_batch, experiment.sequence, experiment.grid.tensor
-        self._kernels = Kept()
-        if software:
-            memory = software.memory
-            self._kernels = Kept(software.attention == "flash", software.selective == "products", memory.keeps_outputs, memory.keeps_gathered)
+    experiment: Experiment
+
+    @property
+    def footprint(self) -> Footprint | None:
+        return self.experiment.calibration.software.memory if self.experiment.calibration else None
+
+    @property
+    def _shape(self) -> tuple[Model, int, int, int]:
+        return self.experiment.model, self.experiment.micro_batch, self.experiment.sequence, self.experiment.grid.tensor
+
+    @property
+    def _kernels(self) -> Kept:
+        if self.experiment.calibration is None:
+            return NEEDED
+        software = self.experiment.calibration.software
+        flash, products = software.attention == "flash", software.selective == "products"
+        return Kept(flash, products, software.memory.keeps_outputs, software.memory.keeps_gathered)
 
     def part(self, size_bytes: int) -> int:
         """Of a micro-batch the part of a slice on a context rank."""
-        return -(-size_bytes // (self._experiment.schedule.slices * self._experiment.grid.context))
+        return -(-size_bytes // (self.experiment.schedule.slices * self.experiment.grid.context))
 
     def by_layer(self, size: Callable[[bool], int]) -> tuple[int, ...]:
-        of_kind, model = {moe: size(moe) for moe in (False, True)}, self._experiment.model
+        of_kind, model = {moe: size(moe) for moe in (False, True)}, self.experiment.model
         return tuple(of_kind[model.is_moe(layer)] for layer in range(model.layers))
 
     def kept(self, moe: bool) -> int:
-        return self.part(self._layer(self._experiment.recompute, moe))
+        return self.part(self._layer(self.experiment.recompute, moe))
 
     def working(self, moe: bool) -> int:
         """What a backward has beside what was kept: what it computes again and, where kernels are known, gradients."""
-        experiment = self._experiment
+        experiment = self.experiment
         if self.footprint is None:
             return self.part(self._layer("none", moe)) if experiment.recompute == "full" else 0
         again = max(0, self._layer("none", moe) - self._layer(experiment.recompute, moe))
@@ -71,27 +83,29 @@ class _Pass:
 
     def hidden(self, element_bytes: int) -> int:
         """The hidden state with elements of this size."""
-        experiment = self._experiment
+        experiment = self.experiment
         parts = experiment.grid.tensor if experiment.sequence_parallel else 1
         return self.part(element_bytes * share(experiment.micro_batch * experiment.sequence * experiment.model.hidden, parts))
 
     def head(self, logit_bytes: int) -> int:
-        experiment = self._experiment
-        return self.part(head_activation_bytes(*self._shape, experiment.precision, experiment.sequence_parallel, logit_bytes, self._kernels))
+        experiment = self.experiment
+        given = experiment.precision, experiment.sequence_parallel, logit_bytes, self._kernels
+        return self.part(head_activation_bytes(*self._shape, *given))
 
     def loss(self) -> int:
         """Copies of the logits that only the loss has. What a layer computes in stays beside them: logits are too large for the
 
         blocks that the allocator has free from it.
         """
-        experiment = self._experiment
+        experiment = self.experiment
         if self.footprint is None or not experiment.model.vocab:
             return 0
         most = self.footprint.logits_parallel_bytes if experiment.grid.tensor > 1 else self.footprint.logits_most_bytes
-        return self.head(most) - self.head(self.footprint.logits_kept_bytes) + self.working(experiment.model.is_moe(experiment.model.layers - 1))
+        copies = self.head(most) - self.head(self.footprint.logits_kept_bytes)
+        return copies + self.working(experiment.model.is_moe(experiment.model.layers - 1))
 
     def _layer(self, recompute: str, moe: bool) -> int:
-        experiment = self._experiment
+        experiment = self.experiment
         return layer_activation_bytes(*self._shape, recompute, experiment.precision, experiment.sequence_parallel, moe, self._kernels)
 
 
@@ -144,29 +158,31 @@ def _state(experiment: Experiment, rank: int) -> dict[str, int]:
 
     Partitioning (ZeRO, arXiv 1910.02054) divides the optimizer's state, then the gradients, then the weights over the
     data-parallel ranks; whole layers are then held only in buffers. Weights that are cast from the optimizer's master as they are
-    gathered have no part of their own (FSDP), and where they stay gathered, gradients add up whole and are divided besides. Where steps run into each other without a flush, a second version of the weights is
-    kept (PipeDream-2BW, arXiv 2006.09503).
+    gathered have no part of their own (FSDP); where they stay gathered, gradients add up whole and are divided besides. Where steps
+    run into each other without a flush, a second version of the weights is kept (PipeDream-2BW, arXiv 2006.09503).
     """
     partition, (state, _), (dense, experts) = experiment.strategy.partition, state_of(experiment), rank_parameters(experiment, rank)
+    master = bool(experiment.calibration) and experiment.calibration.software.memory.gathers_master
+    versions = 1 if experiment.schedule.flushes else 2
 
     def divided(per_parameter: int, *partitions: str) -> int:
         if partition not in partitions:
             return per_parameter * (dense + experts)
         return -(-per_parameter * dense // experiment.grid.shards) - (-per_parameter * experts // experiment.grid.size("expert_data"))
 
-    master = bool(experiment.calibration) and experiment.calibration.software.memory.gathers_master
     gradients = divided(state.gradients, "parameters", "gradients")
     if master and partition == "optimizer":
         gradients += divided(state.gradients, "optimizer")
+    optimizer = divided(state.optimizer, "parameters", "gradients", "optimizer")
     return {
-        "weights": 0 if master and partition == "parameters" else divided(state.weights * (1 if experiment.schedule.flushes else 2), "parameters"),
+        "weights": 0 if master and partition == "parameters" else divided(state.weights * versions, "parameters"),
         "gradients": gradients,
-        "optimizer": 0 if experiment.strategy.offload in OPTIMIZER_AWAY else divided(state.optimizer, "parameters", "gradients", "optimizer"),
+        "optimizer": 0 if experiment.strategy.offload in OPTIMIZER_AWAY else optimizer,
     }
 
 
 def reserve_bytes(experiment: Experiment) -> int:
-    """What a GPU has in use outside of PyTorch's allocator: CUDA with its libraries, and NCCL's communicators. 0 where software is not known.
+    """What a GPU has in use outside of PyTorch's allocator: CUDA with its libraries, NCCL's communicators. 0 where software is not known.
 
     Communicators are of the whole job, of each kind of group that the rank is in, and of the rank with each neighbour in the pipeline.
     """

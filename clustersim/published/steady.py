@@ -6,7 +6,7 @@ full, and needs no more memory. So a step of more than 5p is computed from those
 >>> keys = {"parallel": {"pipeline": 4}, "strategy": {"name": "1f1b"}, "batch": {"global": 100, "micro": 1}}
 >>> [part["batch"]["global"] for part in parts(keys)]
 [8, 12]
->>> short, longer = ({"step_time_s": time, "fits": True, "peak_memory_bytes": 9, "ranks": 4} for time in (3.0, 4.0))
+>>> short, longer = ({"step_time_s": time, "fits": True, "ranks": 4, **dict.fromkeys(_MEMORY, 9)} for time in (3.0, 4.0))
 >>> figures(keys, [short, longer])["step_time_s"]
 26.0
 """
@@ -19,7 +19,8 @@ from clustersim.published.case import Keys, Summary
 
 _LINEAR = ("1f1b", "interleaved-1f1b")
 _SHORT, _LONGER, _MANY = 2, 3, 5  # rounds
-_KEPT = ("ranks", "fits", "peak_memory_bytes", "reserved_memory_bytes", "used_memory_bytes")
+_MEMORY = ("peak_memory_bytes", "reserved_memory_bytes", "used_memory_bytes")
+_KEPT = ("ranks", "fits", *_MEMORY)
 
 
 def parts(keys: Keys) -> tuple[Keys, ...]:

@@ -125,8 +125,8 @@ recompute: full
 
 def test_memory_in_use_is_more_than_tensors_and_must_fit_into_what_is_usable():
     step = trace([(0, "forward", 0, 10, 0)])  # 14 bytes at the peak
-    for capacity, fits, used in ((Capacity(30, 20, 2, 0.5), True, 20), (Capacity(30, 24, 2, 0.5), True, 23), (Capacity(30, 15, 2, 0.5), False, 23)):
-        summary = summarize(step, replace(FACTS, memory=capacity), 1, 0.0)
+    for usable, fits, used in ((20, True, 20), (24, True, 23), (15, False, 23)):
+        summary = summarize(step, replace(FACTS, memory=Capacity(30, usable, 2, 0.5)), 1, 0.0)
         assert (summary["peak_memory_bytes"], summary["reserved_memory_bytes"], summary["reserve_bytes"]) == (14, 21, 2)
         assert (summary["fits"], summary["used_memory_bytes"]) == (fits, used)
     assert summary["gpu_memory_bytes"] == 30 and summary["usable_memory_bytes"] == 15

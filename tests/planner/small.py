@@ -6,12 +6,21 @@ from clustersim.planner.question import read_question
 from clustersim.planner.space import Candidate, Space, roots, savers
 from clustersim.sweeps.points import solve
 
-MODEL = {"layers": 8, "hidden": 256, "heads": 4, "vocab": 1000}
+MODEL = {"layers": 4, "hidden": 4096, "heads": 32, "vocab": 1000}
 
 
-def question(memory: str | None = "120 MB", **options):
-    settings = {"gpus": 8, "batch": 8, "batch_slack_percent": 0, "sequence": 256, "micro_batch": (1, 2), "tokens": 1e6, "top": 5, **options}
-    return read_question(MODEL, "pcie-ethernet", limits=[] if memory is None else [f"memory={memory}"], **settings)
+def question(memory: str | None = "10 GB", **options):
+    settings = {
+        "gpus": 4,
+        "batch": 8,
+        "batch_slack_percent": 0,
+        "sequence": 2048,
+        "micro_batch": (1, 2),
+        "tokens": 1e6,
+        "top": 5,
+        **options,
+    }
+    return read_question(MODEL, "dgx-a100", limits=[] if memory is None else [f"memory={memory}"], **settings)
 
 
 def everything(space: Space) -> Iterator[Candidate]:

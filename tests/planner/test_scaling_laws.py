@@ -32,7 +32,7 @@ def test_the_constants_are_those_of_the_papers():
 
 @pytest.mark.parametrize(("batch", "steps"), [(100, 200), (50, 300), (1e12, 100)])
 def test_steps_by_batch(batch, steps):
-    """S_min 100, E_min 10,000: the critical batch of 100 takes twice the steps; half of it three times, for three quarters of the sequences."""
+    """S_min 100, E_min 10,000: the critical batch of 100 takes twice the steps, half of it three times."""
     assert Training(100.0, 10_000.0).steps(batch) == pytest.approx(steps, rel=1e-6)
 
 

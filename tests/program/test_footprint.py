@@ -43,9 +43,10 @@ def test_state_of_a_generation(software, precision, whole, divided, reduced):
 
 
 def test_shards_of_fsdp_are_16_bytes_a_parameter_and_what_stays_gathered_comes_beside_them():
-    sharded, gathered = (
-        memory_sizes(parsed(job("torch-2024", strategy=f"{{name: standard, partition: {name}}}"))).state[0] for name in ("parameters", "optimizer")
-    )
+    def state(partition):
+        return memory_sizes(parsed(job("torch-2024", strategy=f"{{name: standard, partition: {partition}}}"))).state[0]
+
+    sharded, gathered = state("parameters"), state("optimizer")
     assert sharded == {"weights": 0, "gradients": COUNT, "optimizer": 3 * COUNT}
     assert gathered == {"weights": 2 * COUNT, "gradients": (4 + 1) * COUNT, "optimizer": 3 * COUNT}
 
@@ -89,7 +90,8 @@ def test_scores_that_are_computed_again_are_there_while_the_backward_runs():
 
 
 def test_a_stage_keeps_what_it_has_sent_where_nothing_frees_it():
-    by_software = [memory_sizes(parsed(job(name, parallel="{pipeline: 2}", extra="recompute: full"))).kept_bytes for name in ("megatron-2022", "megatron-2021")]
+    jobs = (job(name, parallel="{pipeline: 2}", extra="recompute: full") for name in ("megatron-2022", "megatron-2021"))
+    by_software = [memory_sizes(parsed(text)).kept_bytes for text in jobs]
     hidden = 2 * 128 * 256
     assert by_software == [(2 * hidden + hidden, 2 * hidden), (2 * hidden + hidden + 2 * hidden, 2 * hidden)]
 

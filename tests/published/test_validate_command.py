@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from clustersim.errors import InputError
 from clustersim.plots.scatter import draw_scatter
 from clustersim.published import predict
 from clustersim.published.case import TEST, Case, LeftOut, experiment, of
@@ -74,9 +75,14 @@ def test_predictions_are_what_was_asked_in_its_order():
 
 
 def test_what_is_refused_is_left_out_with_the_reason():
-    predictions, (left,) = predict.predict([case("right", 7.0), case("wrong", 1.0, recompute="some")], jobs=1)
+    def refused(_):
+        raise InputError("no such layer")
+
+    here = Case("example", TEST, "here", "layer time", "s", 1.0, (), refused)
+    predictions, left = predict.predict([case("right", 7.0), case("wrong", 1.0, recompute="some"), here], jobs=1)
     assert [each.case.case for each in predictions] == ["right"]
-    assert left.case == "wrong, iteration time" and "'some'" in left.reason
+    assert [each.case for each in left] == ["wrong, iteration time", "here, layer time"]
+    assert "'some'" in left[0].reason and left[1].reason == "no such layer"
 
 
 def test_nothing_predicted_is_an_empty_document():
