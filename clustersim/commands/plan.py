@@ -85,9 +85,9 @@ def _print(answer: Answer) -> None:
     if question.each:
         _print_plans(question, tuple(answer.best_of_each.values()), "the best of each strategy")
     if question.front:
-        _print_plans(question, answer.front, "the best for at most so many GPUs")
+        _print_plans(question, answer.front, "the fastest for at most so many GPUs")
     if len(answer.plans) > 1:
-        print(f"runner-up: {lost_by(answer.plans[1], best)}")
+        print(f"runner-up: {lost_by(answer.plans[1], best, question.per_gpu)}")
 
 
 def _training_text(question: Question, best: Found) -> str:

@@ -33,7 +33,7 @@ _ROW_OF_A_POINT = ("status", "reason", "version", "seed", "warnings")
 
 @dataclass(frozen=True)
 class Answer:
-    """``plans``: the best, best first; ``front``: the best for at most so many GPUs, fewest first; ``result``: all that was found."""
+    """``plans``: the best, best first; ``front``: the fastest for at most so many GPUs, fewest first; ``result``: all that was found."""
 
     question: Question
     result: Search
@@ -55,10 +55,11 @@ def answer_to(question: Question, jobs: int | None = None, progress: Progress = 
         result = _searched(question, pool, question.top, question.proven, question.each, progress)
         if not result.plans:
             raise InputError(f"plan: {why_none(result, question.space, question.limits)}")
-        front = {result.plans[0].candidate: result.plans[0]}
-        for most in question.front:
-            space = replace(question.space, gpus=(question.space.gpus[0], most))
-            fewer = _searched(replace(question, space=space), pool, 1, 1, False, progress)
+        low, high = question.space.gpus
+        front = {} if question.per_gpu else {result.plans[0].candidate: result.plans[0]}
+        for most in (high, *question.front) if question.front and question.per_gpu else question.front:
+            asked = replace(question, space=replace(question.space, gpus=(low, most)), objective="time")
+            fewer = _searched(asked, pool, 1, 1, False, progress)
             front |= {found.candidate: found for found in fewer.plans[:1]}
     plans = result.plans[: question.top]
     return Answer(question, result, tuple(plans), tuple(sorted(front.values(), key=lambda found: found.candidate.gpus)))
@@ -76,7 +77,7 @@ def document(answer: Answer) -> dict[str, Any]:
     question, best = answer.question, answer.plans[0]
 
     def row(found: Found) -> dict[str, Any]:
-        why = "the best" if found is best else lost_by(found, best)
+        why = "the best" if found is best else lost_by(found, best, question.per_gpu)
         summary = {name: value for name, value in found.row.items() if name not in _ROW_OF_A_POINT}
         bound = {"step_time_bound_s": found.bound_s, "lost_by": why}
         return {**columns(found), **question.bill(found.candidate, found.step_s), **bound, **summary}

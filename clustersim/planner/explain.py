@@ -13,8 +13,8 @@ _SMALL = 0.1
 """Parts below this share of the loss are not named."""
 
 
-def lost_by(plan: Found, best: Found) -> str:
-    """Where the step of a plan loses time to the best, for the same number of sequences; the largest part first.
+def lost_by(plan: Found, best: Found, per_gpu: bool = False) -> str:
+    """Where the step of a plan loses time to the best, for the same number of sequences (``per_gpu``: GPU time); the largest part first.
 
     >>> from clustersim.planner.space import Candidate
     >>> def found(recompute, compute, exposed, idle):
@@ -25,7 +25,7 @@ def lost_by(plan: Found, best: Found) -> str:
     >>> lost_by(found("none", 3.0, 0.6, 1.0), found("none", 3.0, 0.6, 1.0))
     'as fast'
     """
-    scale = best.candidate.batch / plan.candidate.batch
+    scale = best.candidate.batch / plan.candidate.batch * (plan.candidate.gpus / best.candidate.gpus if per_gpu else 1)
     own, other = plan.row, best.row
     lost_s = {
         what: own[key] * scale - other[key]
@@ -43,7 +43,7 @@ def lost_by(plan: Found, best: Found) -> str:
     against = [f"{_word(what, part)} +{units.time_text(part)}" for what, part in worth if part > 0]
     favour = [f"{_word(what, part)} -{units.time_text(-part)}" for what, part in worth if part < 0]
     parts = "; ".join(", ".join(texts) for texts in (against, favour) if texts)
-    return f"{100 * total_s / other['step_time_s']:+.2g} % of the step: {parts}"
+    return f"{100 * total_s / other['step_time_s']:+.2g} % of the {'GPU time' if per_gpu else 'step'}: {parts}"
 
 
 def _compute(plan: Found, best: Found) -> str:

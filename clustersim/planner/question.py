@@ -66,9 +66,14 @@ class Question:
         return bill(self.training, self.prices, candidate.gpus, candidate.batch, self.sequence, step_s)
 
     @property
+    def per_gpu(self) -> bool:
+        """Whether GPU time counts, and not time."""
+        return self.objective != "time"
+
+    @property
     def score(self) -> Score:
         """The days of the training, or its GPU hours: at one price the cheapest has the fewest."""
-        training, per_gpu = self.training, self.objective != "time"
+        training, per_gpu = self.training, self.per_gpu
 
         def score(candidate: Candidate, step_s: float) -> float:
             return training.steps(candidate.batch) * step_s * (candidate.gpus if per_gpu else 1)

@@ -42,9 +42,8 @@ def pareto(answer: Answer, path: Path) -> Path:
         front = _front([_point(answer, found) for found in (*answer.result.plans, *answer.front)])
         axes.step(*zip(*front, strict=True), where="post", color=INK, linewidth=1.4, zorder=3, label="nothing simulated is better in both")
         gpus, days = _point(answer, answer.plans[0])
-        axes.annotate(
-            f"best: {gpus:,} GPUs, {days:.3g} days", (gpus, days), xytext=(-8, -14), textcoords="offset points", ha="right", color=INK
-        )
+        said = f"best: {gpus:,} GPUs, {days:.3g} days"
+        axes.plot([gpus], [days], "o", color=INK, markerfacecolor="none", markersize=15, zorder=20, label=said)
         axes.set(xscale="log", yscale="log", xlabel="GPUs", ylabel="training time (days)")
         _plain_numbers(axes)
         axes.grid(alpha=0.3, which="both")
