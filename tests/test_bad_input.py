@@ -113,7 +113,7 @@ def test_a_wrong_line(small, cli, old, new, place, words):
         ("cost: {forward: 1, backward: 3}", ("cost.forward: 1 has no unit",)),
         ("cost: {forward: 1 s}", ("cost: key 'backward' is missing; expected a quantity with a unit",)),
         ("cost: {forward: 1 s, backwards: 3 s}", ("cost.backwards: unknown key", "'backward'")),
-        ("cost: peek", ("cost: expected peak, or a mapping", "got 'peek'")),
+        ("cost: peek", ("cost: no such file: peek; allowed: peak, a path",)),
         ("steps: 0", ("steps: expected a whole number from 1",)),
         ("precision: bf61", ("precision: unknown value 'bf61'", "'bf16'")),
         ("precision: 16", ("precision: expected one of", "got 16")),

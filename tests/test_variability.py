@@ -7,6 +7,7 @@ from clustersim.cluster.faults import link_number, without_links
 from clustersim.cluster.load import load_cluster
 from clustersim.simulation import simulate
 from clustersim.variability import noise
+from clustersim.errors import InputError
 from tests.helpers import parsed
 
 JOB = """
@@ -19,7 +20,7 @@ variability: {variability}
 """
 
 
-def job(variability="{}", cluster="dgx-a100", p=2, d=2, t=1, strategy="{name: 1f1b}", m=4, more=""):
+def job(variability="{}", cluster="{base: dgx-a100, gpu: {efficiency: 0.5}}", p=2, d=2, t=1, strategy="{name: 1f1b}", m=4, more=""):
     text = JOB.format(cluster=cluster, p=p, d=d, t=t, strategy=strategy, batch=m * d, variability=variability)
     return parsed(text + more)
 
@@ -131,7 +132,7 @@ def test_a_failed_link_costs_time_and_folds_to_the_same():
 def test_what_makes_no_sense_is_refused(variability, words):
     with pytest.raises(Exception) as caught:  # noqa: PT011 - the words below are the check
         job(variability)
-    assert type(caught.value).__name__ == "InputError"
+    assert isinstance(caught.value, InputError)
     for word in words:
         assert word in str(caught.value)
 

@@ -214,8 +214,8 @@ def test_the_optimizer_moves_its_state_through_the_memory():
     done = run("{data: 2}", data=2)
     ops = done.trace.ops
     (op,) = ops[(ops["kind"] == "optimizer") & (ops["rank"] == 0)].itertuples()
-    # 2 bytes of gradient, 12 of state read; 12 of state, 2 of weights written; an A100 of 80 GB moves 2039 GB/s.
-    assert op.end_ps - op.start_ps == pytest.approx(PARAMETERS * 28 / 2039e9 * S, abs=1)
+    # software/megatron-2024.yaml moves 36 bytes a parameter; an A100 of 80 GB reaches 0.8 of 2039 GB/s.
+    assert op.end_ps - op.start_ps == pytest.approx(PARAMETERS * 36 / (0.8 * 2039e9) * S, abs=1)
     halved = run("{data: 2}", "{name: standard, partition: optimizer}", data=2).trace.ops
     (half,) = halved[(halved["kind"] == "optimizer") & (halved["rank"] == 0)].itertuples()
     assert half.end_ps - half.start_ps == pytest.approx((op.end_ps - op.start_ps) / 2, rel=1e-6)

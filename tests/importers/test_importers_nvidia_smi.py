@@ -162,7 +162,7 @@ def test_a_switch_must_show_the_same_number_everywhere():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"gpu": "H200"}, "^--gpu: unknown GPU 'H200'.*allowed: .*H100-SXM5-80GB"),
+        ({"gpu": "H900"}, "^--gpu: unknown GPU 'H900'.*allowed: .*H100-SXM5-80GB"),
         ({"gpu": ""}, "^--gpu: unknown GPU"),
         ({"network": "400"}, "^--network: 400 has no unit"),
         ({"network": "0 Gb/s"}, "^--network: must be more than zero"),

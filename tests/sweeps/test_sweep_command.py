@@ -132,7 +132,7 @@ def test_bandwidth_that_does_not_matter_has_no_knee(small, cli):
     [
         (("--vary", "network.bandwith=1,2Gb/s"), "network.bandwith: unknown key; did you mean 'bandwidth'?"),
         (("--vary", "batch.global=17,19"), "17 sequences do not divide"),
-        (("--vary", "precision=bf16,fp9"), "--vary precision=fp9: precision: unknown value 'fp9'; did you mean 'fp32'?"),
+        (("--vary", "precision=bf16,fp9"), "--vary precision=fp9: precision: unknown value 'fp9'; did you mean 'fp8'?"),
         (("--vary", "recompute=full,al", "--vary", "batch.global=17,16"), "--vary recompute=al: recompute: unknown value 'al'"),
         (("--vary", "batch.micro=1,2,2.5"), "--vary batch.micro=2.5: batch.micro: expected a whole number, got 2.5"),
         (("--vary", "model.hidden=64,{"), "--vary model.hidden={: not valid YAML"),

@@ -45,7 +45,7 @@ def test_columns_and_kinds(run):
 def test_names_groups_and_peers(run):
     ops = run.trace.ops
     first = ops[(ops["rank"] == 0) & (ops["stream"] == "compute")].iloc[0]
-    assert first["name"] == "0F0 attention"
+    assert first["name"] == "0F0 embedding"
     # 8 GPUs a node: rank = tensor + 2 data + 8 pipeline
     assert set(ops[ops["kind"] == "tensor"]["group"]) == {"0-1", "8-9"}
     assert set(ops[ops["kind"] == "reduce"]["group"]) == {"0-6/2", "8-14/2"}

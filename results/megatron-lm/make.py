@@ -1,0 +1,187 @@
+"""Megatron-LM (arXiv 1909.08053): every published figure of its scaling, simulated beside it.
+
+    python results/megatron-lm/make.py
+
+writes ``table.csv``, ``table.md`` and ``scaling.png`` beside this file, in some ten seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from clustersim.plots.files import save
+from clustersim.plots.style import FAINT_INK, INK
+from clustersim.published.case import TEST, Case, Keys, Summary
+from clustersim.published.megatron import weak_scaling_2019
+from clustersim.published.predict import predict
+from clustersim.trace.files import write_whole
+
+FOLDER = Path(__file__).resolve().parent
+_GPUS = 512
+_PEAK_OF_BASELINE = 39.0  # TFLOP/s on one GPU, section 5.1
+
+# GPUs i and i + 8 share an adapter, which lies on the PCIe switch of GPU i: GPUs 8 to 15 reach theirs over the host.
+_CROSSED = {"base": "dgx-2h", "node": {"nic_of_gpu": [*range(8), *range(8)]}}
+# The project's own reduction takes all gradients as one array, after the backward (model/distributed.py).
+_AFTER = {"name": "standard", "overlap": False, "bucket": "100 GB"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A published figure (``low`` to ``high`` where the paper gives two), and the case that predicts it."""
+
+    panel: str
+    label: str
+    low: float
+    high: float
+    case: Case
+
+    def error(self, value: float) -> float:
+        """Points, or speed-ups, above the highest or below the lowest published value; 0 between."""
+        return value - min(max(value, self.low), self.high)
+
+
+def figures() -> list[Figure]:
+    """All figures of section 5.1 and of tables 7 and 8, in the order of the table.
+
+    >>> [figure.low for figure in figures() if figure.panel == "heads"]
+    [82, 80, 77]
+    """
+    weak = weak_scaling_2019()
+    by_gpus = {case.experiments[0]["parallel"]["data"] * case.experiments[0]["parallel"]["tensor"]: case for case in weak}
+    one_gpu, eight, all_gpus = by_gpus[1], by_gpus[8], by_gpus[_GPUS]
+    alone = one_gpu.experiments[0]
+    found = [Figure("baseline", one_gpu.case, one_gpu.measured, one_gpu.measured, one_gpu)]
+    for panel, of_data in (("model parallel", 1), ("model + data parallel", 64)):
+        for case in weak[1:]:
+            if case.experiments[0]["parallel"]["data"] == of_data:
+                found.append(Figure(panel, case.case, case.measured, case.measured, case))
+
+    after: Keys = {**all_gpus.experiments[0], "strategy": _AFTER}
+    late = replace(all_gpus, experiments=(after, alone))
+    gap = replace(
+        all_gpus, quantity="gap", unit="points", experiments=(*all_gpus.experiments, after),
+        predicted=lambda s: all_gpus.predicted(s[:2]) - all_gpus.predicted((s[2], s[1])),
+    )  # fmt: skip
+    headline = replace(
+        all_gpus, quantity="throughput", unit="PFLOP/s",
+        predicted=lambda s: all_gpus.predicted(s) / 100 * _PEAK_OF_BASELINE * _GPUS / 1000,
+    )  # fmt: skip
+    found += [
+        Figure("reduction", "overlapped", 74, 76, all_gpus),
+        Figure("reduction", "after the backward", 60, 60, late),
+        Figure("reduction", "gap", 14, 16, gap),
+        Figure("headline", f"8.3B on {_GPUS} GPUs", 15.1, 15.1, headline),
+    ]
+    for heads, measured in ((16, 82), (24, 80), (32, 77)):
+        own = {**eight.experiments[0], "model": {**eight.experiments[0]["model"], "heads": heads}}
+        found.append(Figure("heads", f"{heads} heads", measured, measured, replace(eight, experiments=(own, eight.experiments[1]))))
+    for tensor, measured in ((2, 1.64), (4, 2.34), (8, 2.98)):
+        own = {**alone, "parallel": {**alone["parallel"], "tensor": tensor}}
+        speedup = Case("megatron-2019", TEST, f"1.2B on {tensor} GPUs", "speed-up", "x", measured, (own, alone), _speedup)
+        found.append(Figure("strong scaling", speedup.case, measured, measured, speedup))
+    return found
+
+
+def _speedup(summaries: Sequence[Summary]) -> float:
+    return summaries[1]["step_time_s"] / summaries[0]["step_time_s"]
+
+
+def table(jobs: int | None = None) -> pd.DataFrame:
+    """A row a figure: ``panel, case, unit, published_low, published_high, simulated, error``, and the last two as ``crossed_`` adapters."""
+    known = figures()
+    plain = [figure.case for figure in known]
+    crossed = [replace(case, experiments=tuple({**keys, "cluster": _CROSSED} for keys in case.experiments)) for case in plain]
+    predictions, left_out = predict([*plain, *crossed], jobs)
+    assert not left_out, left_out
+    rows = []
+    for figure, one, other in zip(known, predictions[: len(known)], predictions[len(known) :], strict=True):
+        rows.append({
+            "panel": figure.panel, "case": figure.label, "unit": figure.case.unit, "published_low": figure.low, "published_high": figure.high,
+            "simulated": one.predicted, "error": figure.error(one.predicted),
+            "crossed_simulated": other.predicted, "crossed_error": figure.error(other.predicted),
+        })  # fmt: skip
+    return pd.DataFrame(rows).round(3)
+
+
+def main() -> None:
+    rows = table()
+    write_whole(FOLDER / "table.csv", lambda path: rows.to_csv(path, index=False))
+    write_whole(FOLDER / "table.md", lambda path: path.write_text(markdown(rows), encoding="utf-8"))
+    draw(rows, FOLDER / "scaling.png")
+    print(markdown(rows), file=sys.stdout)
+
+
+def markdown(rows: pd.DataFrame) -> str:
+    """The table of the README."""
+    lines = ["| | case | unit | published | simulated | error | crossed | error |", "|---|---|---|---|---|---|---|---|"]
+    for row in rows.itertuples():
+        digits = 2 if row.panel == "strong scaling" else 1
+        published = f"{row.published_low:g}" if row.published_low == row.published_high else f"{row.published_low:g} to {row.published_high:g}"
+        cells = (f"{value:.{digits}f}" for value in (row.simulated, row.error, row.crossed_simulated, row.crossed_error))
+        lines.append(f"| {row.panel} | {row.case} | {row.unit} | {published} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+_PUBLISHED, _SIMULATED, _OTHER = "#BBBBBB", "#0072B2", "#D55E00"  # Okabe and Ito
+_PANELS = (
+    ("weak scaling (% of one GPU)", ("model parallel", "model + data parallel")),
+    ("8.3B on 512 GPUs, gradients reduced (% of one GPU)", ("reduction",)),
+    ("1.2B, batch 8 (speed-up over one GPU)", ("strong scaling",)),
+    ("8.3B on 8 GPUs, by attention heads (% of one GPU)", ("heads",)),
+)
+_SAME = 0.05  # closer values are one point
+
+
+def draw(rows: pd.DataFrame, path: Path) -> None:
+    """Published as bars, simulated as points, of the two orders of adapters where they differ."""
+
+    def picture() -> Canvas:
+        canvas = Canvas(figsize=(11, 7.2), layout="constrained")
+        for axes, (title, names) in zip(canvas.subplots(2, 2, width_ratios=(7, 5)).ravel(), _PANELS, strict=True):
+            axes.set_title(title, loc="left", fontsize=10, color=INK)
+            _panel(axes, rows[rows["panel"].isin(names) & (rows["unit"] != "points")].reset_index(drop=True))
+        handles = [
+            Patch(color=_PUBLISHED, label="published"),
+            Line2D([], [], linestyle="", marker="o", color=_SIMULATED, label="simulated"),
+            Line2D([], [], linestyle="", marker="s", color=_OTHER, label="simulated, GPUs 8 to 15 reach their adapters over the host"),
+        ]
+        canvas.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+        return canvas
+
+    save(path, picture)
+
+
+def _panel(axes: Axes, part: pd.DataFrame) -> None:
+    axes.bar(part.index, part["published_high"], width=0.66, color=_PUBLISHED)
+    for row in part.itertuples():
+        low, high = row.published_low, row.published_high
+        said = f"{high:g}" if low == high else f"{low:g} to {high:g}"
+        axes.annotate(said, (row.Index, 0), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=9, color=INK)
+        points = [(row.simulated, _SIMULATED, "o"), (row.crossed_simulated, _OTHER, "s")]
+        points = points if abs(row.simulated - row.crossed_simulated) > _SAME else points[:1]
+        for side, (value, colour, marker) in zip((-0.2, 0.2) if len(points) > 1 else (0,), points, strict=True):
+            axes.plot(row.Index + side, value, marker, color=colour, markersize=7, markeredgecolor="white", zorder=4)
+            text = f"{value:.2f}" if row.unit == "x" else f"{value:.1f}"
+            axes.annotate(
+                text, (row.Index + side, max(value, high)), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8, color=colour
+            )
+    axes.set_xticks(part.index, [label.replace(" on ", "\non ") for label in part["case"]], fontsize=8)
+    axes.set(ylim=(0, 4.5 if part["unit"].eq("x").all() else 112), xlim=(-0.6, len(part) - 0.4))
+    axes.tick_params(axis="y", labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.25, color=FAINT_INK)
+    axes.set_axisbelow(True)
+
+
+if __name__ == "__main__":
+    main()
