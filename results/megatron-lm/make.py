@@ -106,7 +106,8 @@ def table(jobs: int | None = None) -> pd.DataFrame:
     rows = []
     for figure, one, other in zip(known, predictions[: len(known)], predictions[len(known) :], strict=True):
         rows.append({
-            "panel": figure.panel, "case": figure.label, "unit": figure.case.unit, "published_low": figure.low, "published_high": figure.high,
+            "panel": figure.panel, "case": figure.label, "unit": figure.case.unit,
+            "published_low": figure.low, "published_high": figure.high,
             "simulated": one.predicted, "error": figure.error(one.predicted),
             "crossed_simulated": other.predicted, "crossed_error": figure.error(other.predicted),
         })  # fmt: skip
@@ -126,10 +127,14 @@ def markdown(rows: pd.DataFrame) -> str:
     lines = ["| | case | unit | published | simulated | error | crossed | error |", "|---|---|---|---|---|---|---|---|"]
     for row in rows.itertuples():
         digits = 2 if row.panel == "strong scaling" else 1
-        published = f"{row.published_low:g}" if row.published_low == row.published_high else f"{row.published_low:g} to {row.published_high:g}"
+        published = _range(row.published_low, row.published_high)
         cells = (f"{value:.{digits}f}" for value in (row.simulated, row.error, row.crossed_simulated, row.crossed_error))
         lines.append(f"| {row.panel} | {row.case} | {row.unit} | {published} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _range(low: float, high: float) -> str:
+    return f"{high:g}" if low == high else f"{low:g} to {high:g}"
 
 
 _PUBLISHED, _SIMULATED, _OTHER = "#BBBBBB", "#0072B2", "#D55E00"  # Okabe and Ito
@@ -165,8 +170,7 @@ def _panel(axes: Axes, part: pd.DataFrame) -> None:
     axes.bar(part.index, part["published_high"], width=0.66, color=_PUBLISHED)
     for row in part.itertuples():
         low, high = row.published_low, row.published_high
-        said = f"{high:g}" if low == high else f"{low:g} to {high:g}"
-        axes.annotate(said, (row.Index, 0), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=9, color=INK)
+        axes.annotate(_range(low, high), (row.Index, 0), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=9, color=INK)
         points = [(row.simulated, _SIMULATED, "o"), (row.crossed_simulated, _OTHER, "s")]
         points = points if abs(row.simulated - row.crossed_simulated) > _SAME else points[:1]
         for side, (value, colour, marker) in zip((-0.2, 0.2) if len(points) > 1 else (0,), points, strict=True):

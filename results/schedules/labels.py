@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.transforms import Bbox
 
 _BESIDE = (((8, 0), "left", "center"), ((-8, 0), "right", "center"), ((0, 8), "center", "bottom"), ((0, -8), "center", "top"))
@@ -31,7 +32,7 @@ def _first(block: Sequence[float], apart: float) -> float:
 
 def labelled(axes: Axes) -> None:
     """Name each point by its ``gid``, on the first of its four sides where no other point or name is."""
-    renderer = axes.figure.canvas.get_renderer()
+    renderer = FigureCanvasAgg(axes.figure).get_renderer()
     points = [line for line in axes.lines if line.get_gid()]
     taken = [line.get_window_extent(renderer).padded(1) for line in points]
     for number, line in enumerate(points):

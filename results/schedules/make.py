@@ -37,16 +37,18 @@ SCHEDULES = {
 
 
 def table(micro_batches: Iterable[int] = MICRO_BATCHES) -> pd.DataFrame:
-    """Without delay: ``schedule, v, m, makespan_s, bubble_of_total, bubble_of_ideal, peak_activations, weights, pipeline_messages``.
+    """Without delay: ``schedule, v, m, makespan_s, steady_s, bubble_of_total, bubble_of_ideal, peak_activations, weights,
 
-    Of a schedule without a flush the time of one step among others.
+    pipeline_messages``. ``steady_s`` is what a further step adds where nothing is done between; of a schedule without a flush the
+    makespan is that.
     """
     rows = []
     for m in micro_batches:
         for name, v in SCHEDULES.items():
             one = measure(name, P, v, m, Times())
             rows.append({
-                "schedule": name, "v": one.v, "m": m, "makespan_s": one.makespan_s, "bubble_of_total": one.bubble_of_total,
+                "schedule": name, "v": one.v, "m": m, "makespan_s": one.makespan_s, "steady_s": one.steady_s,
+                "bubble_of_total": one.bubble_of_total,
                 "bubble_of_ideal": one.bubble_of_ideal, "peak_activations": one.peak_activations, "weights": one.weights,
                 "pipeline_messages": one.pipeline_messages,
             })  # fmt: skip
@@ -77,15 +79,15 @@ def markdown(rows: pd.DataFrame, delayed: pd.DataFrame) -> str:
     for m, part in rows.groupby("m"):
         lines += [
             f"p = {P}, m = {m}", "",
-            "| schedule | chunks | makespan (s) | at 0.25 s | at 0.5 s | bubble, of the step | of the compute | activations | weights | messages |",
-            "|---|---|---|---|---|---|---|---|---|---|",
+            "| schedule | chunks | makespan (s) | delay 0.25 s | 0.5 s | among other steps (s) | bubble / step | / compute | activations | weights | messages |",
+            f"|{'---|' * 11}",
         ]  # fmt: skip
         for row in part.sort_values(["makespan_s", "peak_activations", "schedule"]).itertuples():
-            delayed_s = late.loc[(m, row.schedule)]
-            lines.append(
-                f"| {row.schedule} | {row.v} | {row.makespan_s:g} | {delayed_s[0.25]:g} | {delayed_s[0.5]:g} | {100 * row.bubble_of_total:.1f} % |"
-                f" {100 * row.bubble_of_ideal:.1f} % | {row.peak_activations:g} | {row.weights} | {row.pipeline_messages:,} |"
-            )
+            times = [row.makespan_s, *late.loc[(m, row.schedule)][[0.25, 0.5]], row.steady_s]
+            cells = [row.schedule, row.v, *(f"{time_s:g}" for time_s in times)]
+            cells += [f"{100 * share:.1f} %" for share in (row.bubble_of_total, row.bubble_of_ideal)]
+            cells += [f"{row.peak_activations:g}", row.weights, f"{row.pipeline_messages:,}"]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -112,7 +114,8 @@ def draw_delays(delayed: pd.DataFrame, path: Path) -> None:
             for number, ((values, names), place) in enumerate(zip(groups, places, strict=True)):
                 story = next((name for name in names if name in _STORY), None)
                 colour = _STORY[story] if story else _COLOURS[number % len(_COLOURS)]
-                axes.plot(curves.index, values, "-" if story else "--", color=colour, linewidth=2.6 if story else 1.1, zorder=4 if story else 3)
+                look, width, front = ("-", 2.6, 4) if story else ("--", 1.1, 3)
+                axes.plot(curves.index, values, look, color=colour, linewidth=width, zorder=front)
                 axes.plot([0.505, 0.525], [values[-1], place], color=colour, linewidth=0.7, clip_on=False)
                 axes.text(0.53, place, ", ".join(names), color=colour, fontsize=8.5, va="center", weight="bold" if story else "normal")
             axes.set(xlim=(0, 0.5), xlabel="delay between ranks (s)", ylabel="makespan (s)")
@@ -146,7 +149,8 @@ def _scatter(axes: Axes, part: pd.DataFrame) -> None:
         twice = (alike["weights"] > 1).all()
         story = next((name for name in alike["schedule"] if name in _STORY), None)
         colour = _STORY.get(story, "#8A6D00")
-        axes.plot(held, 100 * bubble, "o", color=colour, markerfacecolor="white" if twice else colour, markersize=7, gid=", ".join(alike["schedule"]))
+        face, names = "white" if twice else colour, ", ".join(alike["schedule"])
+        axes.plot(held, 100 * bubble, "o", color=colour, markerfacecolor=face, markersize=7, gid=names)
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
