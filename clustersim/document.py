@@ -162,15 +162,15 @@ class Section:
             self.refuse(key, f"expected a whole number from {minimum} to {maximum:,}, got {shown(value)}")
         return value
 
-    def number(self, key: str, default: Any = _MISSING, low: float = 0.0, high: float = 1.0) -> float:
-        """A plain number in (low, high]."""
-        expected = f"a number above {low:g} and at most {high:g}"
+    def number(self, key: str, default: Any = _MISSING, low: float = 0.0, high: float = 1.0, closed: bool = False) -> float:
+        """A plain number in (low, high], or in [low, high] when ``closed``."""
+        expected = f"a number from {low:g} to {high:g}" if closed else f"a number above {low:g} and at most {high:g}"
         value = self.raw(key, default, expected)
         if value is default:
             return value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             self.refuse(key, f"expected a number, got {shown(value)}")
-        if not low < value <= high:
+        if not (low < value <= high or (closed and value == low)):
             self.refuse(key, f"expected {expected}, got {shown(value)}")
         return float(value)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from clustersim import document
 from clustersim.cluster.spec import Gpu
-from clustersim.compute.calibration import Calibration, load_calibration, read_calibration, software_of
+from clustersim.compute.calibration import Calibration, allowed_software, load_calibration, read_calibration
 from clustersim.compute.durations import Analytic, Durations, Measured
 from clustersim.compute.kernels import Kernel
 from clustersim.compute.tables import read_table
@@ -85,7 +85,7 @@ def _calibration(top: Section, gpu: Gpu, path: str | None, near: Path) -> Calibr
         return None
     software = top.text("software", gpu.software, "the name of a generation of software")
     if software is None:
-        top.error("software", f"missing, and {gpu.name} has no usual one; allowed: {', '.join(software_of(gpu.name)) or 'none'}")
+        top.error("software", f"missing, and {gpu.name} has no usual one; allowed: {allowed_software(gpu.name)}")
     try:
         return load_calibration(gpu.name, software, gpu)
     except InputError as error:

@@ -25,6 +25,9 @@ from clustersim.read_cost import FixedCost
 from clustersim.trace.files import write_trace, write_whole
 from clustersim.trace.granularity import coarsened
 from clustersim.trace.trace import Trace, from_outcome
+from clustersim.units import PS_PER_S
+
+_LONGEST_DAYS = 2**63 // PS_PER_S // 86_400
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,11 @@ def simulate(experiment: Experiment, fold: bool = True, progress: Progress | Non
         outcome = run_program(program, progress)
     except InputError as error:
         raise type(error)(f"{experiment.document.source}: {error}") from None
+    except OverflowError:
+        raise InputError(
+            f"{experiment.document.source}: the step takes longer than the clock counts ({_LONGEST_DAYS} days);"
+            " use faster GPUs and links, shorter times or less work"
+        ) from None
     trace = coarsened(from_outcome(program, outcome), experiment.granularity)
     facts = _facts(experiment, program)
     ranks = pd.DataFrame({"rank": np.arange(len(program.simulated_as)), "simulated_as": program.simulated_as})

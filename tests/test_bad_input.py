@@ -303,8 +303,12 @@ def test_a_chart_that_cannot_be_drawn(small, cli, arguments, words):
     assert sorted(os.listdir()) == files
 
 
-def test_a_step_longer_than_the_clock_counts(small, cli):
-    result = cli(*RUN, "--set", "cost={forward: 900 h, backward: 900 h}")
+@pytest.mark.parametrize(
+    "setting", ["cost={forward: 900 h, backward: 900 h}", "cluster.gpu.efficiency=1e-15", "cluster.gpu.efficiency=1e-300"]
+)
+def test_a_step_longer_than_the_clock_counts(small, cli, setting):
+    """In all, in an op, and beyond the numbers of a float."""
+    result = cli(*RUN, "--set", setting)
     assert_refused_but_for_the_folder(result, "e.yaml: ", "longer than the clock counts (106 days)")
 
 

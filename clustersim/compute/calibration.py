@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 
 from clustersim import document
 from clustersim.cluster.gpus import FOLDER, find_gpu
@@ -69,12 +68,21 @@ def software_of(gpu: str) -> list[str]:
     return sorted(path.stem for path in (FOLDER / gpu).glob("*.yaml") if path.stem != "hardware")
 
 
+def allowed_software(gpu: str) -> str:
+    """The same for people, or what to do where there are none.
+
+    >>> allowed_software("A10-24GB")
+    'none; give `cost:` a calibration file, or the GPU an efficiency'
+    """
+    return ", ".join(software_of(gpu)) or "none; give `cost:` a calibration file, or the GPU an efficiency"
+
+
 @lru_cache(maxsize=64)
 def _shipped(gpu: str, software: str) -> Calibration:
-    if software not in software_of(gpu):
-        known = software_of(gpu)
-        allowed = ", ".join(known) if known else "none; give `cost:` a calibration file, or the GPU an efficiency"
-        raise InputError(f"no calibration of {gpu} under {document.shown(software)}{document.nearest(software, known)}; allowed: {allowed}")
+    known = software_of(gpu)
+    if software not in known:
+        hint = f"{document.nearest(software, known)}; allowed: {allowed_software(gpu)}"
+        raise InputError(f"no calibration of {gpu} under {document.shown(software)}{hint}")
     return read_calibration(document.load(FOLDER / gpu / f"{software}.yaml"))
 
 
@@ -112,7 +120,7 @@ def read_calibration(read: Document, on: Gpu | None = None) -> Calibration:
         launch_s=_time(top, "launch", base),
         attention_forward=_by_head_size(attention, "forward", base.attention_forward if base else None),
         attention_backward=_by_head_size(attention, "backward", base.attention_backward if base else None),
-        slowdown=_figure(top, "slowdown", base, low=-1e-9),
+        slowdown=_figure(top, "slowdown", base, closed=True),
         source=top.text("source", expected="where the figures are from"),
     )
 
@@ -134,8 +142,8 @@ def _named(top: Section, key: str, load, name):
         top.error(key, str(error))
 
 
-def _figure(top: Section, key: str, base: Calibration | None, low: float = 0.0, high: float = 1.0) -> float:
-    return top.number(key, low=low, high=high) if base is None or key in top else getattr(base, key)
+def _figure(top: Section, key: str, base: Calibration | None, high: float = 1.0, closed: bool = False) -> float:
+    return top.number(key, high=high, closed=closed) if base is None or key in top else getattr(base, key)
 
 
 def _fp8(top: Section, base: Calibration | None) -> float:

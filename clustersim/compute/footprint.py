@@ -76,7 +76,7 @@ def read_footprint(section: Section) -> Footprint:
         keeps_gathered=section.boolean("keeps_gathered"),
         context_bytes=int(section.quantity("context", "size")),
         communicator_bytes=int(section.quantity("communicator", "size")),
-        unused=section.number("unused", low=-1e-9, high=1.0),
+        unused=section.number("unused", closed=True),
     )
 
 

@@ -6,7 +6,8 @@ A product of m x k by k x n is cut into tiles, one for each multiprocessor at a 
 
 ``waves`` being the tiles over the multiprocessors, rounded up: what hangs over the matrix and what is idle in the last wave is lost (tile and
 wave quantization; NVIDIA, Matrix Multiplication Background User's Guide). Of the tiles in ``TILES`` the one that makes the product fastest counts.
-Where the rows of a matrix are not multiples of 16 bytes the tensor cores are fed more slowly (same guide, tensor core requirements).
+Where the rows of a matrix are not multiples of 16 bytes the tensor cores are fed more slowly, or not at all (same guide, tensor core
+requirements); 32 bits do without them.
 A product is never faster than its matrices come from memory.
 
 >>> from clustersim.compute.kernels import Matmul
@@ -26,6 +27,7 @@ TILES = ((256, 128, 1.0), (128, 128, 0.95), (128, 64, 0.77), (64, 64, 0.6), (32,
 """Rows, columns, and the speed against the first, a fit to the products in gpus/H100-SXM5-80GB/matmul.csv; smaller tiles read each element more
 often."""
 ALIGNED_BYTES = 16
+_WITHOUT_TENSOR_CORES = ("fp32",)
 _ATTENTION_RAMP = 100
 """Tokens: attention of s queries reaches s/(s + ramp) of its speed (FlashAttention-3, arXiv 2407.08608, figure 5: 309, 350, 362 TFLOP/s
 at 512, 1024, 2048 on the way to 370)."""
@@ -60,7 +62,7 @@ def matmul_flop_s(kernel: Matmul, calibration: Calibration, precision: str) -> f
     """FLOP/s of a product that memory does not limit."""
     gpu = calibration.gpu
     size = ELEMENT_BYTES[precision]
-    aligned = all(count * size % ALIGNED_BYTES == 0 for count in (kernel.inner, kernel.columns))
+    aligned = precision in _WITHOUT_TENSOR_CORES or all(count * size % ALIGNED_BYTES == 0 for count in (kernel.inner, kernel.columns))
     filled = max(speed * _filled(kernel, rows, columns, gpu.multiprocessors) for rows, columns, speed in TILES)
     ramp = kernel.inner / (kernel.inner + calibration.ramp)
     efficiency = calibration.fp8_efficiency if precision == "fp8" else calibration.matmul_efficiency

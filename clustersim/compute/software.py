@@ -39,9 +39,10 @@ class Software:
     score, ``rotary`` over queries and keys, ``bias`` over the output of a matrix, ``permute`` over the copies of the tokens that
     experts get, ``loss`` over the logits in 32 bits, ``embedding`` over the hidden state. ``optimizer_bytes`` are moved per
     parameter and step, ``gradient_bytes`` more where there are replicas, whose gradients are packed, divided and unpacked. For ``fork_s``
-    the GPU waits for its host at every dropout of attention, for ``checkpoint_s`` at every layer that is computed again. With ``beside_weights`` the tensor-parallel collectives of the backward that give the gradient of a block's
-    input run beside the gradients of its weights. ``selective`` recompute repeats the ``core`` of the attention (arXiv 2205.05198), or
-    every second of the matrix ``products`` and what lies between them, and keeps the attention (torchtitan).
+    the GPU waits for its host at every dropout of attention, for ``checkpoint_s`` at every layer that is computed again. With
+    ``beside_weights`` the tensor-parallel collectives of the backward that give the gradient of a block's input run beside the gradients
+    of its weights. ``selective`` recompute repeats the ``core`` of the attention (arXiv 2205.05198), or every second of the matrix
+    ``products`` and what lies between them, and keeps the attention (torchtitan).
     """
 
     name: str
@@ -69,7 +70,8 @@ class Software:
 
 
 _PASSES = tuple(field.name for field in fields(Software) if field.type == "Passes")
-_KEYS = ("description", "attention", "causal", *_PASSES, "optimizer", "gradients", "fork", "checkpoint", "beside_weights", "selective", "memory")
+_TIMES = ("fork", "checkpoint")
+_KEYS = ("description", "attention", "causal", *_PASSES, *_TIMES, "optimizer", "gradients", "beside_weights", "selective", "memory")
 
 
 def software_names() -> list[str]:
@@ -92,8 +94,7 @@ def load_software(name: str) -> Software:
         beside_weights=top.boolean("beside_weights"),
         optimizer_bytes=int(top.quantity("optimizer", "size")),
         gradient_bytes=int(top.quantity("gradients", "size", 0)),
-        fork_s=top.quantity("fork", "time", 0.0),
-        checkpoint_s=top.quantity("checkpoint", "time", 0.0),
+        **{f"{key}_s": top.quantity(key, "time", 0.0) for key in _TIMES},
         memory=read_footprint(top.section("memory", MEMORY_KEYS)),
         **{key: _read_passes(top, key) for key in _PASSES},
     )
@@ -111,4 +112,4 @@ def _read(name: str) -> Document:
 
 def _read_passes(top: Section, key: str) -> Passes:
     section = top.section(key, ("forward", "backward"))
-    return Passes(*(section.number(way, low=-1, high=1000) for way in ("forward", "backward")))
+    return Passes(*(section.number(way, high=1000, closed=True) for way in ("forward", "backward")))

@@ -25,7 +25,7 @@ from clustersim.engine.links import Network
 from clustersim.engine.record import Segments
 from clustersim.engine.runs import Runs, find_runs
 from clustersim.engine.slowed import Slowed
-from clustersim.errors import DeadlockError, InputError
+from clustersim.errors import DeadlockError
 from clustersim.program.kinds import KIND_CODE
 from clustersim.program.program import Program
 
@@ -36,7 +36,6 @@ _EVENTS_BETWEEN_LOOKS = 20_000
 _GATHER = KIND_CODE["gather"]
 _COLLECTIVE = [KIND_CODE[kind] for kind in ("tensor", "context", "expert", "reduce", "gather")]
 _PENDING = -1
-_LONGEST_DAYS = 2**63 // 10**12 // 86_400
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Outcome:
 
 
 def simulate(program: Program, progress: Progress | None = None) -> Outcome:
-    """Run a program to its end. DeadlockError, with the cycle, when it can make no progress."""
+    """Run a program to its end. DeadlockError, with the cycle, when it can make no progress; OverflowError past the end of the clock."""
     return _Simulation(program).run(progress)
 
 
@@ -110,17 +109,11 @@ class _Simulation:
 
     def run(self, progress: Progress | None) -> Outcome:
         events, runs, program = 0, self.runs, self.program
-        try:
-            while handled := self.clock.handle(_EVENTS_BETWEEN_LOOKS):
-                events += handled
-                if progress is not None:
-                    progress(self.finished, len(runs), self.clock.now)
-            start, end, arrival = (np.array(column, dtype=np.int64) for column in (self.start, self.end, self.arrival))
-        except OverflowError:
-            raise InputError(
-                f"the step takes longer than the clock counts ({_LONGEST_DAYS} days);"
-                " use faster links, shorter times or less work"
-            ) from None
+        while handled := self.clock.handle(_EVENTS_BETWEEN_LOOKS):
+            events += handled
+            if progress is not None:
+                progress(self.finished, len(runs), self.clock.now)
+        start, end, arrival = (np.array(column, dtype=np.int64) for column in (self.start, self.end, self.arrival))
         if self.finished < len(runs):
             raise DeadlockError(explain(program, end[runs.of_op] != _PENDING, arrival[runs.of_op] != _PENDING))
         starts, computes = runs.starts(start), program.activity < 0

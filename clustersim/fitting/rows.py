@@ -20,6 +20,7 @@ from clustersim.compute.calibration import Calibration
 from clustersim.compute.durations import Analytic
 from clustersim.compute.kernels import Kernel
 from clustersim.compute.roofline import kernel_s
+from clustersim.compute.software import load_software
 from clustersim.compute.tables import TIME, positive, read_csv, read_kernels
 from clustersim.document import Document
 from clustersim.errors import InputError
@@ -102,6 +103,9 @@ def read_rows(path: Path, gpu: str | None, software: str | None, base: str | Non
         raise InputError(
             f"{path}:1: expected one column of times, got {got}; allowed: {TIME} of kernels, or measured_s or measured_ms of experiments"
         )
+    if software is not None:
+        with _at("--software"):
+            load_software(software)
     if timed == [TIME]:
         if base is not None:
             raise InputError(f"--experiment: {path} has measured kernels, which depend on no experiment")
@@ -139,7 +143,8 @@ def _software(name: str | None, gpu: Gpu, place: str) -> str:
     found = name or gpu.software
     if found is None:
         raise InputError(f"{place}: {gpu.name} has no usual software; give --software, for example --software megatron-2024")
-    return found
+    with _at(place):
+        return load_software(found).name
 
 
 def _experiments(

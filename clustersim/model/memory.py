@@ -192,25 +192,6 @@ def _mlp_elements(model: Model, tensor: int, moe: bool) -> int:
     return copies + model.mlp_matrices * share(model.shared_ffn, tensor)
 
 
-def layer_working_bytes(
-    model: Model,
-    micro_batch: int,
-    sequence: int,
-    tensor: int = 1,
-    precision: str = "bf16",
-    sequence_parallel: bool = False,
-    moe: bool = False,
-    kept: Kept = NEEDED,
-) -> int:
-    """Bytes of the one layer that is being computed again under full recompute: all that ``none`` would keep of it.
-
-    >>> from clustersim.model.presets import preset
-    >>> layer_working_bytes(preset("gpt3-175b"), 1, 2048, tensor=8)
-    578813952
-    """
-    return layer_activation_bytes(model, micro_batch, sequence, tensor, "none", precision, sequence_parallel, moe, kept)
-
-
 def dispatch_bytes(model: Model, micro_batch: int, sequence: int, precision: str = "bf16") -> int:
     """Bytes that the tokens of one micro-batch make when each is sent to its experts: b s top_k h elements.
 

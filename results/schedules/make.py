@@ -2,7 +2,7 @@
 
     python results/schedules/make.py
 
-writes ``table.csv``, ``delays.csv``, ``table.md``, ``delay.png`` and ``memory.png`` beside this file, in some two minutes.
+writes ``README.md``, ``table.csv``, ``delays.csv``, ``delay.png`` and ``memory.png`` beside this file, in some two minutes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clustersim.units import PS_PER_S
 FOLDER = Path(__file__).resolve().parent
 P = 8
 MICRO_BATCHES = (16, 32)
-DELAYS_S = (0.0, 0.125, 0.25, 0.375, 0.5)
+DELAYS_S = tuple(number / 16 for number in range(9))
 """From one rank to the next; a rank takes 1 s for a forward, 2 s for a backward (1 s each for its halves)."""
 
 # Chunks a rank, where the schedule leaves a choice. `standard` has the actions of 1f1b.
@@ -34,6 +34,37 @@ SCHEDULES = {
     "zb-h1": None, "zb-h2": None, "interleaved-zb": 4, "zb-v": None, "v-half": None, "v-min": None, "dualpipe": None, "dualpipe-v": None,
     "hanayo": 4, "chimera": None, "pipedream-2bw": None,
 }  # fmt: skip
+
+
+_README = """\
+# All schedules at equal work
+
+```sh
+python results/schedules/make.py
+```
+
+makes this page, its tables ([without delay](table.csv), [with](delays.csv)) and pictures in some two minutes. Every rank takes 1 s
+for the forward and 2 s for the backward of a micro-batch through all its stages (1 s each for the gradients of inputs and of
+weights), whatever the schedule; chunks take their part. A message arrives after the delay and does not hold up its sender.
+`clustersim schedule compare -p 8 -m 16 -v 4 -c 0.5` is one point of it.
+
+![Makespan against delay](delay.png)
+
+Without delay interleaving (4 chunks a rank) cuts the bubble of 1F1B to a quarter. It pays with 4.4 times the messages, each of
+which is waited for: from a delay of 0.45 s (0.47 s with 32 micro-batches) it is slower than 1F1B, with a backward in two halves
+already from 0.36 s (0.26 s). Breadth-first and GPipe send while others compute, and pay 2(p-1) delays and no more (breadth-first as
+long as (m-p)F/v covers p delays); for this they hold the activations of all micro-batches.
+
+![Bubble against activations](memory.png)
+
+{table}
+* *Among other steps* is what a further step adds where nothing is done between two. ZB-H2 and ZB-V have no bubble then;
+  PipeDream-2BW has no flush, and its other columns are that too.
+* Activations are the most of any rank, in micro-batches through all its stages; weights in copies of its share; messages of
+  TeraPipe are slices.
+* `standard` has the actions of `1f1b`. `lga` over contiguous stages is never a good idea, and left out of the pictures.
+* The closed forms that these figures meet are in `tests/results/test_schedules.py` and `tests/golden/`.
+"""
 
 
 def table(micro_batches: Iterable[int] = MICRO_BATCHES) -> pd.DataFrame:
@@ -48,9 +79,8 @@ def table(micro_batches: Iterable[int] = MICRO_BATCHES) -> pd.DataFrame:
             one = measure(name, P, v, m, Times())
             rows.append({
                 "schedule": name, "v": one.v, "m": m, "makespan_s": one.makespan_s, "steady_s": one.steady_s,
-                "bubble_of_total": one.bubble_of_total,
-                "bubble_of_ideal": one.bubble_of_ideal, "peak_activations": one.peak_activations, "weights": one.weights,
-                "pipeline_messages": one.pipeline_messages,
+                "bubble_of_total": one.bubble_of_total, "bubble_of_ideal": one.bubble_of_ideal, "peak_activations": one.peak_activations,
+                "weights": one.weights, "pipeline_messages": one.pipeline_messages,
             })  # fmt: skip
     return pd.DataFrame(rows).round(6)
 
@@ -74,14 +104,14 @@ def delays(micro_batches: Iterable[int] = MICRO_BATCHES) -> pd.DataFrame:
 
 def markdown(rows: pd.DataFrame, delayed: pd.DataFrame) -> str:
     """The tables of the README, fastest first."""
+    heads = (
+        "schedule", "chunks", "makespan (s)", "delay 0.25 s", "0.5 s", "among other steps (s)", "bubble / step", "/ compute",
+        "activations", "weights", "messages",
+    )  # fmt: skip
     late = delayed.pivot(index=["m", "schedule"], columns="delay_s", values="makespan_s")
     lines = []
     for m, part in rows.groupby("m"):
-        lines += [
-            f"p = {P}, m = {m}", "",
-            "| schedule | chunks | makespan (s) | delay 0.25 s | 0.5 s | among other steps (s) | bubble / step | / compute | activations | weights | messages |",
-            f"|{'---|' * 11}",
-        ]  # fmt: skip
+        lines += [f"p = {P}, m = {m}", "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
         for row in part.sort_values(["makespan_s", "peak_activations", "schedule"]).itertuples():
             times = [row.makespan_s, *late.loc[(m, row.schedule)][[0.25, 0.5]], row.steady_s]
             cells = [row.schedule, row.v, *(f"{time_s:g}" for time_s in times)]
@@ -111,9 +141,9 @@ def draw_delays(delayed: pd.DataFrame, path: Path) -> None:
                     alike.setdefault(tuple(curves[name]), []).append(name)
             groups = sorted(alike.items(), key=lambda item: item[0][-1])
             places = spread([values[-1] for values, _ in groups], apart=0.024 * (groups[-1][0][-1] - groups[0][0][0]))
-            for number, ((values, names), place) in enumerate(zip(groups, places, strict=True)):
+            for (values, names), place in zip(groups, places, strict=True):
                 story = next((name for name in names if name in _STORY), None)
-                colour = _STORY[story] if story else _COLOURS[number % len(_COLOURS)]
+                colour = _STORY[story] if story else _COLOURS[list(SCHEDULES).index(names[0]) % len(_COLOURS)]
                 look, width, front = ("-", 2.6, 4) if story else ("--", 1.1, 3)
                 axes.plot(curves.index, values, look, color=colour, linewidth=width, zorder=front)
                 axes.plot([0.505, 0.525], [values[-1], place], color=colour, linewidth=0.7, clip_on=False)
@@ -154,7 +184,7 @@ def _scatter(axes: Axes, part: pd.DataFrame) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
-    axes.set(xlim=(3, 1.6 * part["peak_activations"].max()), ylim=(-2, 108 * part["bubble_of_total"].max()))
+    axes.set(xlim=(3, 2.7 * part["peak_activations"].max()), ylim=(-2, 108 * part["bubble_of_total"].max()))
     axes.set(xlabel="most activations of a rank (micro-batches through all its stages)", ylabel="bubble (% of the step)")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25, color=FAINT_INK)
@@ -164,11 +194,15 @@ def main() -> None:
     rows, delayed = table(), delays()
     write_whole(FOLDER / "table.csv", lambda path: rows.to_csv(path, index=False))
     write_whole(FOLDER / "delays.csv", lambda path: delayed.to_csv(path, index=False))
-    text = markdown(rows, delayed)
-    write_whole(FOLDER / "table.md", lambda path: path.write_text(text, encoding="utf-8"))
+    write_whole(FOLDER / "README.md", lambda path: path.write_text(page(rows, delayed), encoding="utf-8"))
     draw_delays(delayed, FOLDER / "delay.png")
     draw_memory(rows, FOLDER / "memory.png")
-    print(text)
+    print(markdown(rows, delayed))
+
+
+def page(rows: pd.DataFrame, delayed: pd.DataFrame) -> str:
+    """The README."""
+    return _README.replace("{table}", markdown(rows, delayed))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ def test_attention_between_head_sizes_is_in_proportion():
     ("change", "said"),
     [
         (("matmul_efficiency: 0.5", "matmul_efficiency: 1.5"), "own.yaml:4: matmul_efficiency: expected a number above 0 and at most 1"),
+        (("slowdown: 0", "slowdown: -0.1"), "own.yaml:11: slowdown: expected a number from 0 to 1, got -0.1"),
         (("overhead: 2 us", "overhead: 2"), "own.yaml:8: overhead: 2 has no unit"),
         (("ramp: 70\n", ""), "own.yaml: key 'ramp' is missing"),
         (("head_128", "head_127"), "own.yaml:10: attention.forward.head_127: unknown key; did you mean 'head_1"),

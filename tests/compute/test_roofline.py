@@ -41,6 +41,11 @@ def test_rows_that_are_not_multiples_of_16_bytes_are_slow():
     assert kernel_s(Matmul(2559, 128, 8192), slow, "bf16") == pytest.approx(kernel_s(Matmul(2559, 128, 8192), calibration(), "bf16"))
 
 
+def test_32_bits_run_without_tensor_cores_whose_alignment_does_not_matter():
+    """Rows of 127 elements of four bytes; the ten tiles are 128 columns wide."""
+    assert kernel_s(Matmul(2560, 127, 8192), calibration(unaligned=0.25), "fp32") == pytest.approx(2 * 2560 * 128 * 8192 / 10e12)
+
+
 def test_a_thin_product_takes_as_long_as_its_matrices_from_memory():
     """Inner size 8: 26 MB at 1 TB/s are 26 us, and 0.21 GFLOP at 100 TFLOP/s 2 us."""
     thin = Matmul(10_240, 1280, 8)

@@ -14,7 +14,7 @@ from clustersim.model.flops import (
     layer_recompute_flops,
     model_flops,
 )
-from clustersim.model.memory import dispatch_bytes, layer_activation_bytes, layer_working_bytes
+from clustersim.model.memory import dispatch_bytes, layer_activation_bytes
 from clustersim.model.presets import preset
 from clustersim.model.spec import (
     LLAMA,
@@ -202,7 +202,6 @@ def test_activations_of_a_layer_with_experts_by_hand():
     assert layer_activation_bytes(SMALL, 3, 10, recompute="selective", moe=True) == 30 * per_token
     scores = 2 * 4 * 3 * 10**2
     assert layer_activation_bytes(SMALL, 3, 10, moe=True) == 30 * per_token + scores
-    assert layer_working_bytes(SMALL, 3, 10, moe=True) == 30 * per_token + scores
     assert layer_activation_bytes(SMALL, 3, 10, recompute="full", moe=True) == 2 * 30 * 64
 
 

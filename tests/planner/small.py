@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from clustersim.planner import bounds
 from clustersim.planner.question import read_question
 from clustersim.planner.space import Candidate, Space, roots, savers
 from clustersim.sweeps.points import solve
@@ -52,3 +53,22 @@ class Here:
 
     def solve(self, points):
         return enumerate(map(self.of, points))
+
+
+def bounds_to_rows(asked, rows):
+    """For each candidate its lower bounds over what its row of ``rows`` has: of the time as (work, pipeline, traffic), and of the memory."""
+    profiles, ways = {}, bounds.ways_of(asked.cluster)
+    for one, row in rows.items():
+        key = bounds.profile_key(one)
+        if key not in profiles:
+            profiles[key] = bounds.measure(asked.base, one)
+        profile = profiles[key]
+        stages = bounds.stages_of(profile, one.strategy, one.pipeline, one.chunks)
+        facts = bounds.facts_of(one, asked.space.layers)
+        times = (
+            bounds.work_bound_s(profile, one),
+            bounds.step_bound_s(profile, stages, one),
+            bounds.traffic_bound_s(profile, stages, one, ways, facts),
+        )
+        needs = max(bounds.memory_bound_bytes(profile, stages, one, known) for known in (None, facts))
+        yield one, [time / row["step_time_s"] for time in times], needs / row["peak_memory_bytes"]

@@ -95,8 +95,13 @@ def test_any_small_job_folds_exactly(cluster, tensor, data, pipeline, name, part
     steps=st.sampled_from([1, 3]),
     more=st.sampled_from(["", "bucket: 20 MB", "async_tensor: true", "sends: blocking"]),
     order=st.permutations(["tensor", "context", "data", "pipeline"]),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+    cost=st.sampled_from([None, "peak"]),
 )
-def test_jobs_of_every_kind_of_parallelism_fold_exactly(cluster, name, tensor, context, expert, partition, offload, steps, more, order):
+def test_jobs_of_every_kind_of_parallelism_fold_exactly(
+    cluster, name, tensor, context, expert, partition, offload, steps, more, order, recompute, cost
+):
+    """At the peak, and with calibrated kernels, which collectives slow down."""
     assume(not (expert > 1 and "group" in partition))
     check(
         f"""
@@ -107,6 +112,8 @@ parallel: {{pipeline: 2, data: 4, tensor: {tensor}, context: {context}, expert: 
 strategy: {{name: {name}, partition: {partition}, offload: {offload}{', ' + more if more else ''}}}
 batch: {{global: 16, micro: 1, sequence: 256}}
 steps: {steps}
+recompute: {recompute}
+{'cost: peak' if cost else ''}
 """
     )
 

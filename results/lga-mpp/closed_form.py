@@ -1,0 +1,116 @@
+"""The shortest step by closed forms: which configurations are worth a simulation.
+
+Letters as in the paper: x layers of hidden size h = x^2, sequence s = 16 x, n_b replicas, p stages, n_a tensor ranks, m micro-batches of one
+sequence. All times are nominal: FLOP at peak, bytes at full bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from configurations import NETWORKS, Configuration
+
+from clustersim.model.flops import layer_forward_flops
+from clustersim.model.memory import layer_activation_bytes
+from clustersim.planner.space import divisors
+from clustersim.read_grid import MAX_GPUS
+from clustersim.units import parse
+
+PEAK_FLOP_S, MEMORY_BYTES, NVLINK_BYTES_S = 312e12, 80 * 2**30, 300e9
+MOST_MICRO_BATCHES = 400
+PARTITIONS = {"baseline": ("none", "optimizer"), "improved": ("none", "parameters")}
+"""With more than the optimizer's state partitioned the baseline gathers each layer for each micro-batch."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Seconds of one layer on one GPU: the ``forward_s`` and ``backward_s`` of a micro-batch (recomputation, the tensor-parallel all-reduces
+
+    and what receives a pipeline message in it), and ``move_s``, to gather its parameters once or to scatter its gradients.
+    """
+
+    forward_s: float
+    backward_s: float
+    move_s: float
+
+
+def layer_of(one: Configuration) -> Layer:
+    """2 all-reduces forward, 4 backward with the recomputation; a node's adapters share the parameters of a layer.
+
+    >>> from configurations import PAPER
+    >>> layer = layer_of(PAPER[1])     # attention adds 1.7 % to 24 s h^2 / (16 x 312 TFLOP/s) = 8.07 ms
+    >>> round(layer.move_s, 4), round(layer.forward_s, 4)
+    (0.0392, 0.0106)
+    """
+    model, t = one.model, one.tensor
+    tokens_bytes = 2 * model.sequence * model.hidden
+    compute_s = layer_forward_flops(model, 1, model.sequence).total / t / PEAK_FLOP_S
+    gather_s = (t - 1) / t * tokens_bytes / NVLINK_BYTES_S
+    network = parse(NETWORKS[one.network], "bandwidth")
+    boundary_s = gather_s if one.pipeline > 1 and one.method == "improved" else 0.0
+    moved = 2 * 12 * model.hidden**2 / one.node * (1 - 1 / one.data)
+    return Layer(compute_s + 4 * gather_s + boundary_s, 3 * compute_s + 8 * gather_s + boundary_s, moved / network)
+
+
+def step_s(one: Configuration) -> float:
+    """Standard: (m+p-1) passes of a whole stage, and the reductions under the last backward. Layered: in each of K = x/p loops a layer's
+
+    compute for max(p, m) micro-batches, or its traffic where that is longer; the fill of the first loop, the first gather, the last reduction.
+    """
+    layer, p, m = layer_of(one), one.pipeline, one.micro_batches
+    deep = one.x // p
+    if one.method == "baseline":
+        last_backward = max(deep * layer.backward_s + 2 * layer.move_s, layer.backward_s + 2 * deep * layer.move_s)
+        return (m + p - 1) * deep * (layer.forward_s + layer.backward_s) + last_backward - deep * layer.backward_s
+    gathers = one.partition == "parameters"
+    loop_s = max(max(p, m) * layer.forward_s, gathers * layer.move_s) + max(max(p, m) * layer.backward_s, 2 * layer.move_s)
+    fill = m + p - 1 - max(p, m)
+    return deep * loop_s + fill * (layer.forward_s + layer.backward_s) + (1 + gathers) * layer.move_s
+
+
+def memory_bytes(one: Configuration) -> float:
+    """State of 16 bytes a parameter, divided as ``partition`` says; the inputs of the layers in flight; one layer whose backward runs;
+
+    four layers of gathered parameters and gradients. With offload the inputs lie on the host, but for two.
+    """
+    model, deep = one.model, one.x // one.pipeline
+    of_layer = 12 * model.hidden**2 / one.tensor
+    each = {"none": 16, "optimizer": 4 + 12 / one.data, "parameters": 16 / one.data}[one.partition]
+    buffers = 4 * 2 * of_layer if one.partition == "parameters" else 0
+    in_flight = min(one.micro_batches, one.pipeline) if one.method == "baseline" else one.micro_batches
+    kept = (in_flight * deep if one.offload == "none" else 2) * 2 * model.sequence * model.hidden
+    return deep * of_layer * each + buffers + kept + layer_activation_bytes(model, 1, model.sequence, tensor=one.tensor)
+
+
+def candidates(method: str, x: int, network: str = "InfiniBand", node: int = 16) -> Iterator[Configuration]:
+    """All that fit: at least as many micro-batches as stages, stages that fill nodes, as many replicas as the critical batch allows.
+
+    Activations go to the host where there is no room for them.
+    """
+    first = Configuration(method, 1, 1, 1, 1, x=x, network=network, node=node)
+    batch = round(first.training.critical_batch)
+    tensors = [t for t in divisors(first.model.heads) if t <= node and node % t == 0]
+    for t in tensors:
+        for p in divisors(x):
+            before = 0
+            for m in range(p, min(batch, MOST_MICRO_BATCHES) + 1):
+                whole = node // t
+                data = min(batch // m, MAX_GPUS // (p * t)) // whole * whole
+                if not data or data == before:
+                    continue
+                before = data
+                for partition in PARTITIONS[method]:
+                    one = replace(first, data=data, pipeline=p, tensor=t, micro_batches=m, partition=partition)
+                    fitting = (each for each in (one, replace(one, offload="activations")) if memory_bytes(each) < MEMORY_BYTES)
+                    yield from list(fitting)[:1]
+
+
+def shortest(method: str, x: int, network: str = "InfiniBand", node: int = 16, count: int = 3) -> list[Configuration]:
+    """The best of the best ``count`` numbers of stages, shortest training first."""
+    found: dict[int, tuple[float, Configuration]] = {}
+    for one in candidates(method, x, network, node):
+        days = one.days(step_s(one))
+        if one.pipeline not in found or days < found[one.pipeline][0]:
+            found[one.pipeline] = days, one
+    return [one for _, one in sorted(found.values(), key=lambda pair: pair[0])[:count]]
