@@ -32,9 +32,9 @@ _LONGEST_DAYS = 2**63 // PS_PER_S // 86_400
 
 @dataclass(frozen=True)
 class Run:
-    """One simulated step: what was asked, what happened, the figures, those of each link (:func:`link_totals`), and for each rank of
+    """One simulated step: what was asked, what happened, the figures, and those of each link (:func:`link_totals`).
 
-    the job the one that was simulated for it (``ranks``: rank, simulated_as).
+    ``ranks`` has for each rank of the job the one that was simulated for it (rank, simulated_as).
     """
 
     experiment: Experiment

@@ -10,12 +10,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from clustersim.compute.calibration import Calibration
 from clustersim.compute.kernels import Kernel, Matmul
-from clustersim.compute.roofline import kernel_s
+from clustersim.compute.roofline import kernel_s, sixteen_bits
 
 
 class Durations(Protocol):
@@ -23,6 +23,9 @@ class Durations(Protocol):
 
     def duration(self, kernel: Kernel) -> float:
         """Seconds."""
+
+    def in_16_bits(self) -> Durations:
+        """Of kernels that have 16 bits where the matrices of the layers have 8."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,9 @@ class Analytic:
 
     def duration(self, kernel: Kernel) -> float:
         return kernel_s(kernel, self.calibration, self.precision)
+
+    def in_16_bits(self) -> Analytic:
+        return replace(self, precision=sixteen_bits(self.precision))
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,9 @@ class Measured:
         if known is None and isinstance(kernel, Matmul):
             known = self.table.get(Matmul(kernel.columns, kernel.rows, kernel.inner, kernel.batch))
         return self.otherwise.duration(kernel) if known is None else known
+
+    def in_16_bits(self) -> Measured:
+        return replace(self, otherwise=self.otherwise.in_16_bits())
 
 
 def total_s(durations: Durations, kernels: Iterable[Kernel]) -> float:

@@ -117,9 +117,9 @@ class BlockKernels:
 
 
 def attention_block(model: Model, shape: Shape, software: Software, checkpointed: bool = False) -> BlockKernels:
-    """Norm, queries, keys and values, the core, the projection, and dropout and residual; where all of the layer is computed again
+    """Norm, queries, keys and values, the core, the projection, and dropout and residual.
 
-    (``checkpointed``) what the software waits for then stands in the backward.
+    Where all of the layer is computed again (``checkpointed``) what the software waits for then stands in the backward.
     """
     heads, kv_heads = share(model.heads, shape.tensor), share(model.kv_heads, shape.tensor)
     qk, value = model.head_size, model.value_size

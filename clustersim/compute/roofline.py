@@ -46,7 +46,7 @@ def kernel_s(kernel: Kernel, calibration: Calibration, precision: str) -> float:
     if isinstance(kernel, Pass):
         return max(kernel.moved_bytes / memory_s + kernel.kernels * calibration.overhead_s, kernel.kernels * calibration.launch_s)
     if isinstance(kernel, Attention):
-        peak = calibration.gpu.peak_flop_s[_sixteen_bits(precision)]
+        peak = calibration.gpu.peak_flop_s[sixteen_bits(precision)]
         reached = calibration.attention(kernel.head_size, kernel.backward) * kernel.queries / (kernel.queries + _ATTENTION_RAMP)
         return max(kernel.flops / (peak * reached) + calibration.overhead_s, calibration.launch_s)
     size = ELEMENT_BYTES[precision]
@@ -75,6 +75,6 @@ def _filled(kernel: Matmul, rows: int, columns: int, multiprocessors: int) -> fl
     return kernel.batch * kernel.rows * kernel.columns / (waves * multiprocessors * rows * columns)
 
 
-def _sixteen_bits(precision: str) -> str:
-    """Attention kernels take 16 bits where the matrices have 8."""
+def sixteen_bits(precision: str) -> str:
+    """What attention and logits have where the matrices of the layers have 8 bits."""
     return "bf16" if precision == "fp8" else precision

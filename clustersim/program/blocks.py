@@ -48,12 +48,16 @@ def layer_blocks(experiment: Experiment, durations: Durations | None, flop_s: fl
 
 
 def head_of(experiment: Experiment, durations: Durations | None, flop_s: float) -> Block:
-    """Final norm, logits and loss, without the one reduction over the tensor ranks in their backward."""
+    """Final norm, logits and loss, without the one reduction over the tensor ranks in their backward.
+
+    Software leaves the logits out of 8 bits (torchtitan, float8.py; Megatron-Core, output_layer).
+    """
     flops = head_forward_flops(experiment.model, experiment.micro_batch, experiment.sequence) / _parts(experiment)
     if durations is None:
         works = _of_flops(flops, 0.0, flop_s)
     else:
-        works = _of_kernels(flops, 0.0, head_block(experiment.model, shape_of(experiment), experiment.calibration.software), durations)
+        kernels = head_block(experiment.model, shape_of(experiment), experiment.calibration.software)
+        works = _of_kernels(flops, 0.0, kernels, durations.in_16_bits())
     return Block("head", *works)
 
 

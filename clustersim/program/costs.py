@@ -38,10 +38,9 @@ NOTHING = Work()
 
 
 class Block(NamedTuple):
-    """A part of a layer on one rank: its forward, the two halves of its backward, of the forward what has no weights (``core``), and of
+    """A part of a layer on one rank: its forward and the two halves of its backward.
 
-    ``weight`` what belongs to the matrices at the entry (``entry``).
-    ``enter`` and ``leave`` are the collectives before and behind it in the forward, and what they are in the backward, where the
+    ``core`` is of the forward what has no weights, ``entry`` of ``weight`` what belongs to the matrices at the entry. ``enter`` and ``leave`` are the collectives before and behind it in the forward, and what they are in the backward, where the
     two change places; ``beside`` those beside its forward, and its backward.
     """
 

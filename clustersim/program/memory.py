@@ -93,9 +93,9 @@ class _Pass:
         return self.part(head_activation_bytes(*self._shape, *given))
 
     def loss(self) -> int:
-        """Copies of the logits that only the loss has. What a layer computes in stays beside them: logits are too large for the
+        """Copies of the logits that only the loss has.
 
-        blocks that the allocator has free from it.
+        What a layer computes in stays beside them: logits are too large for the blocks that the allocator has free from it.
         """
         experiment = self.experiment
         if self.footprint is None or not experiment.model.vocab:

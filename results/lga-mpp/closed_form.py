@@ -25,14 +25,17 @@ PARTITIONS = {"baseline": ("none", "optimizer"), "improved": ("none", "parameter
 
 @dataclass(frozen=True)
 class Layer:
-    """Seconds of one layer on one GPU: the ``forward_s`` and ``backward_s`` of a micro-batch (recomputation, the tensor-parallel all-reduces
+    """Seconds of one layer on one GPU: ``forward_s`` and ``backward_s`` of a micro-batch (recomputation and the tensor-parallel all-reduces
 
-    and what receives a pipeline message in it), and ``move_s``, to gather its parameters once or to scatter its gradients.
+    in it); ``move_s``, to gather its parameters once or to scatter its gradients; of a pipeline message ``send_s``, in parts by all tensor
+    ranks, and ``join_s``, for which the receivers gather the parts.
     """
 
     forward_s: float
     backward_s: float
     move_s: float
+    send_s: float
+    join_s: float
 
 
 def layer_of(one: Configuration) -> Layer:
@@ -40,33 +43,37 @@ def layer_of(one: Configuration) -> Layer:
 
     >>> from configurations import PAPER
     >>> layer = layer_of(PAPER[1])     # attention adds 1.7 % to 24 s h^2 / (16 x 312 TFLOP/s) = 8.07 ms
-    >>> round(layer.move_s, 4), round(layer.forward_s, 4)
-    (0.0392, 0.0106)
+    >>> [round(1e3 * time, 2) for time in (layer.forward_s, layer.move_s, layer.send_s, layer.join_s)]
+    [9.84, 39.24, 0.33, 0.41]
     """
-    model, t = one.model, one.tensor
-    tokens_bytes = 2 * model.sequence * model.hidden
+    model, t, network = one.model, one.tensor, parse(NETWORKS[one.network], "bandwidth")
+    message_bytes = 2 * model.sequence * model.hidden
     compute_s = layer_forward_flops(model, 1, model.sequence).total / t / PEAK_FLOP_S
-    gather_s = (t - 1) / t * tokens_bytes / NVLINK_BYTES_S
-    network = parse(NETWORKS[one.network], "bandwidth")
-    boundary_s = gather_s if one.pipeline > 1 and one.method == "improved" else 0.0
-    moved = 2 * 12 * model.hidden**2 / one.node * (1 - 1 / one.data)
-    return Layer(compute_s + 4 * gather_s + boundary_s, 3 * compute_s + 8 * gather_s + boundary_s, moved / network)
+    join_s = (t - 1) / t * message_bytes / NVLINK_BYTES_S
+    moved_bytes = 2 * 12 * model.hidden**2 / one.node * (1 - 1 / one.data)
+    piped = one.pipeline > 1
+    return Layer(
+        compute_s + 4 * join_s, 3 * compute_s + 8 * join_s, moved_bytes / network, piped * message_bytes / t / network, piped * join_s
+    )
 
 
 def step_s(one: Configuration) -> float:
-    """Standard: (m+p-1) passes of a whole stage, and the reductions under the last backward. Layered: in each of K = x/p loops a layer's
+    """Standard: (m+p-1) passes of a whole stage with a message each way, and the reductions under the last backward. Layered: in each of
 
-    compute for max(p, m) micro-batches, or its traffic where that is longer; the fill of the first loop, the first gather, the last reduction.
+    K = x/p loops a layer's compute for m micro-batches, the way of one around all ranks, or the layer's traffic, whichever is longest;
+    the fill of the first loop, the first gather, the last reduction.
     """
     layer, p, m = layer_of(one), one.pipeline, one.micro_batches
-    deep = one.x // p
+    deep, both_s = one.x // p, layer.forward_s + layer.backward_s
     if one.method == "baseline":
-        last_backward = max(deep * layer.backward_s + 2 * layer.move_s, layer.backward_s + 2 * deep * layer.move_s)
-        return (m + p - 1) * deep * (layer.forward_s + layer.backward_s) + last_backward - deep * layer.backward_s
+        last_s = max(deep * layer.backward_s + 2 * layer.move_s, layer.backward_s + 2 * deep * layer.move_s) - deep * layer.backward_s
+        return (m + p - 1) * (deep * both_s + 2 * (layer.send_s + layer.join_s)) + last_s
     gathers = one.partition == "parameters"
-    loop_s = max(max(p, m) * layer.forward_s, gathers * layer.move_s) + max(max(p, m) * layer.backward_s, 2 * layer.move_s)
-    fill = m + p - 1 - max(p, m)
-    return deep * loop_s + fill * (layer.forward_s + layer.backward_s) + (1 + gathers) * layer.move_s
+    loops_s = deep * sum(
+        max(m * (each_s + layer.join_s), p * (each_s + layer.join_s + layer.send_s), moves * layer.move_s)
+        for each_s, moves in ((layer.forward_s, gathers), (layer.backward_s, 2))
+    )
+    return loops_s + (min(m, p) - 1) * both_s + (1 + gathers) * layer.move_s
 
 
 def memory_bytes(one: Configuration) -> float:

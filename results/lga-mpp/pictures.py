@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pandas as pd
 from configurations import MEMORY, PEAK
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from clustersim.plots.files import save
 from clustersim.plots.style import FAINT_INK, INK, MEMORY_STYLES
 
 LOOKS = {"baseline": ("#D55E00", "s"), "improved": ("#0072B2", "o")}
 PARTS = {"compute_s": ("#0072B2", "compute"), "exposed_communication_s": ("#E69F00", "exposed communication"), "idle_s": ("#DDDDDD", "idle")}
-HOUR, GPU_BYTES = 1 / 24, 80 * 2**30
-
-
-def draw(path: Path, figure: Callable[[], Figure]) -> None:
-    save(path, figure)
+GPU_BYTES = 80 * 2**30
 
 
 def comparison(table: pd.DataFrame) -> Figure:
@@ -106,7 +98,7 @@ def memory(table: pd.DataFrame) -> Figure:
     """What the fullest GPU holds, by kind, a bar a partition and offload."""
     figure = Figure(figsize=(10, 0.8 + 0.27 * len(table)), layout="constrained")
     axes = figure.subplots()
-    groups = table["method"] + table["partition"]
+    groups = table["partition"].where(table["method"] == "improved", "baseline")
     places = [number + 0.7 * (groups.iloc[: number + 1].nunique() - 1) for number in range(len(table))]
     left = pd.Series(0.0, index=table.index)
     for kind in MEMORY:
@@ -114,12 +106,11 @@ def memory(table: pd.DataFrame) -> Figure:
         axes.barh(places, width, left=left, height=0.85, color=look.colour, hatch=look.hatch, edgecolor="white", linewidth=0.4, label=look.label)
         left += width
     for place, total, days in zip(places, table["peak_memory_bytes"] / 1e9, table["days"], strict=True):
-        axes.text(total + 1, place, f"{total:.3g} GB, {days:.3g} days", va="center", fontsize=8, color=INK)
-    axes.axvline(GPU_BYTES / 1e9, color=INK, linestyle="--", linewidth=1)
+        label = axes.text(total + 1, place, f"{total:.1f} GB, {days:.2f} days", va="center", fontsize=8, color=INK)
+        label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
+    axes.axvline(GPU_BYTES / 1e9, color=INK, linestyle="--", linewidth=1, zorder=0)
     axes.text(GPU_BYTES / 1e9, -0.8, "memory of a GPU ", ha="right", va="bottom", fontsize=8, color=INK)
-    names = [
-        f"{row.method}: partition {row.partition}, offload {row.offload}" for row in table.itertuples()
-    ]  # fmt: skip
+    names = [f"{row.method}: partition {row.partition}, offload {row.offload}" for row in table.itertuples()]
     axes.set_yticks(places, names, fontsize=8)
     axes.set(xlabel="memory of the fullest GPU (GB)")
     axes.set_ylim(places[-1] + 0.8, -0.9)

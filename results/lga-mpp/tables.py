@@ -17,7 +17,7 @@ from clustersim.sweeps.run import Workers
 SIZES = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320)
 NODES = (4, 8, 16, 20, 32, 40, 64)
 PARTITIONS = ("none", "optimizer", "gradients", "parameters")
-OFFLOADS = ("none", "activations", "optimizer", "all")
+OFFLOADS = ("none", "activations", "all")
 METHODS = ("baseline", "improved")
 
 
