@@ -30,10 +30,10 @@ KEYS = ("gpu", "software", "like", "source", "date", "rows", *_FIGURES)
 @dataclass(frozen=True)
 class Calibration:
     """``matmul_efficiency`` is the part of the peak that a large product reaches (in 8 bits ``fp8_efficiency``), ``memory_efficiency``
-    that of the memory's bandwidth; ``ramp`` the inner size at which a product has half its speed, ``unaligned`` the part it keeps on rows that are no
-    multiples of 16 bytes; ``overhead_s`` is between kernels, ``launch_s`` what the host needs for one. ``attention_forward`` and
-    ``attention_backward`` map a head size to the part of the peak that a kernel reaches on long sequences. Beside a collective
-    compute takes 1 + ``slowdown`` times as long.
+    that of the memory's bandwidth; ``ramp`` the inner size at which a product has half its speed, ``unaligned`` the part it keeps on
+    rows that are no multiples of 16 bytes; ``overhead_s`` is between kernels, ``launch_s`` what the host needs for one.
+    ``attention_forward`` and ``attention_backward`` map a head size to the part of the peak that a kernel reaches on long sequences.
+    Beside a collective compute takes 1 + ``slowdown`` times as long.
     """
 
     gpu: Gpu

@@ -230,10 +230,9 @@ def _core(model: Model, shape: Shape, software: Software, heads: int) -> tuple[t
     if model.dropout:
         forward += [Pass(2 * element + drop)]
         backward += [Pass(2 * element + drop)]
-    return (
-        (scores, *forward, context),
-        (Matmul(queries, keys, value, batch), Matmul(keys, value, queries, batch), *backward, Matmul(queries, qk, keys, batch), Matmul(keys, qk, queries, batch)),
-    )
+    of_context = Matmul(queries, keys, value, batch), Matmul(keys, value, queries, batch)
+    of_scores = Matmul(queries, qk, keys, batch), Matmul(keys, qk, queries, batch)
+    return (scores, *forward, context), (*of_context, *backward, *of_scores)
 
 
 def _matrices(model: Model, shape: Shape, software: Software, tokens: int, inner: int, batch: int) -> BlockKernels:

@@ -4,10 +4,10 @@ A product of m x k by k x n is cut into tiles, one for each multiprocessor at a 
 
     peak x efficiency x filled x k / (k + ramp),    filled = m n / (waves x multiprocessors x area of a tile),
 
-``waves`` being the tiles over the multiprocessors, rounded up: what hangs over the matrix and what is idle in the last wave is lost (tile and
-wave quantization; NVIDIA, Matrix Multiplication Background User's Guide). Of the tiles in ``TILES`` the one that makes the product fastest counts.
-Where the rows of a matrix are not multiples of 16 bytes the tensor cores are fed more slowly, or not at all (same guide, tensor core
-requirements); 32 bits do without them.
+``waves`` being the tiles over the multiprocessors, rounded up: what hangs over the matrix and what is idle in the last wave is lost
+(tile and wave quantization; NVIDIA, Matrix Multiplication Background User's Guide). Of the tiles in ``TILES`` the one that makes the
+product fastest counts. Where the rows of a matrix are not multiples of 16 bytes the tensor cores are fed more slowly, or not at all
+(same guide, tensor core requirements); 32 bits do without them.
 A product is never faster than its matrices come from memory.
 
 >>> from clustersim.compute.kernels import Matmul
@@ -24,8 +24,8 @@ from clustersim.compute.calibration import Calibration
 from clustersim.compute.kernels import Attention, Kernel, Matmul, Pass, Stall
 
 TILES = ((256, 128, 1.0), (128, 128, 0.95), (128, 64, 0.77), (64, 64, 0.6), (32, 64, 0.35))
-"""Rows, columns, and the speed against the first, a fit to the products in gpus/H100-SXM5-80GB/matmul.csv; smaller tiles read each element more
-often."""
+"""Rows, columns, and the speed against the first, a fit to the products in gpus/H100-SXM5-80GB/matmul.csv; smaller tiles read each
+element more often."""
 ALIGNED_BYTES = 16
 _WITHOUT_TENSOR_CORES = ("fp32",)
 _ATTENTION_RAMP = 100
@@ -38,7 +38,8 @@ ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1
 def kernel_s(kernel: Kernel, calibration: Calibration, precision: str) -> float:
     """Seconds of one kernel, and what is lost before the next; no less than the host needs to launch it.
 
-    In 8 bits both factors of a product are read to find their scale, and read and written to be cast (delayed scaling reads them once less).
+    In 8 bits both factors of a product are read to find their scale, and read and written to be cast (delayed scaling reads them once
+    less).
     """
     if isinstance(kernel, Stall):
         return kernel.seconds

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from clustersim.units import to_ps
 
-
 Names = tuple[str, ...]
 
 
@@ -40,8 +39,9 @@ NOTHING = Work()
 class Block(NamedTuple):
     """A part of a layer on one rank: its forward and the two halves of its backward.
 
-    ``core`` is of the forward what has no weights, ``entry`` of ``weight`` what belongs to the matrices at the entry. ``enter`` and ``leave`` are the collectives before and behind it in the forward, and what they are in the backward, where the
-    two change places; ``beside`` those beside its forward, and its backward.
+    ``core`` is of the forward what has no weights, ``entry`` of ``weight`` what belongs to the matrices at the entry. ``enter`` and
+    ``leave`` are the collectives before and behind it in the forward, and what they are in the backward, where the two change places;
+    ``beside`` those beside its forward, and its backward.
     """
 
     part: str

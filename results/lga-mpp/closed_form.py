@@ -1,7 +1,7 @@
 """The shortest step by closed forms: which configurations are worth a simulation.
 
-Letters as in the paper: x layers of hidden size h = x^2, sequence s = 16 x, n_b replicas, p stages, n_a tensor ranks, m micro-batches of one
-sequence. All times are nominal: FLOP at peak, bytes at full bandwidth.
+X_x has x layers of hidden size x^2 and sequences of 16 x tokens; p stages, m micro-batches of one sequence, t tensor ranks. All times are
+nominal: FLOP at peak, bytes at full bandwidth.
 """
 
 from __future__ import annotations

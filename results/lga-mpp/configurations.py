@@ -98,8 +98,8 @@ PAPER = (
 def base() -> Base:
     """The shipped experiment without its cost; everything else that matters is replaced."""
     folder = presets.folder("schedules")
-    found = base_of(document.load(folder / "x-160.yaml"), folder)
-    return replace(found, document=replace(found.document, data={key: value for key, value in found.document.data.items() if key != "cost"}))
+    read = document.load(folder / "x-160.yaml")
+    return base_of(replace(read, data={key: value for key, value in read.data.items() if key != "cost"}), folder)
 
 
 def simulated(asked: Iterable[Configuration], pool: Workers) -> list[dict[str, Any]]:

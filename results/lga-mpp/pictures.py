@@ -11,7 +11,11 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from clustersim.plots.style import FAINT_INK, INK, MEMORY_STYLES
 
 LOOKS = {"baseline": ("#D55E00", "s"), "improved": ("#0072B2", "o")}
-PARTS = {"compute_s": ("#0072B2", "compute"), "exposed_communication_s": ("#E69F00", "exposed communication"), "idle_s": ("#DDDDDD", "idle")}
+PARTS = {
+    "compute_s": ("#0072B2", "compute"),
+    "exposed_communication_s": ("#E69F00", "exposed communication"),
+    "idle_s": ("#DDDDDD", "idle"),
+}
 GPU_BYTES = 80 * 2**30
 
 
@@ -103,7 +107,9 @@ def memory(table: pd.DataFrame) -> Figure:
     left = pd.Series(0.0, index=table.index)
     for kind in MEMORY:
         look, width = MEMORY_STYLES[kind], table[f"{kind}_bytes"] / 1e9
-        axes.barh(places, width, left=left, height=0.85, color=look.colour, hatch=look.hatch, edgecolor="white", linewidth=0.4, label=look.label)
+        axes.barh(
+            places, width, left=left, height=0.85, color=look.colour, hatch=look.hatch, edgecolor="white", linewidth=0.4, label=look.label
+        )
         left += width
     for place, total, days in zip(places, table["peak_memory_bytes"] / 1e9, table["days"], strict=True):
         label = axes.text(total + 1, place, f"{total:.1f} GB, {days:.2f} days", va="center", fontsize=8, color=INK)

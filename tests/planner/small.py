@@ -56,7 +56,7 @@ class Here:
 
 
 def bounds_to_rows(asked, rows):
-    """For each candidate its lower bounds over what its row of ``rows`` has: of the time as (work, pipeline, traffic), and of the memory."""
+    """For each candidate the lower bounds over its row of ``rows``: of the time as (work, pipeline, traffic), and of the memory."""
     profiles, ways = {}, bounds.ways_of(asked.cluster)
     for one, row in rows.items():
         key = bounds.profile_key(one)
