@@ -52,10 +52,15 @@ class Measured:
     table: Mapping[Kernel, float]
     otherwise: Durations
 
-    def duration(self, kernel: Kernel) -> float:
+    def known(self, kernel: Kernel) -> float | None:
+        """What the table says of a kernel."""
         known = self.table.get(kernel)
         if known is None and isinstance(kernel, Matmul):
             known = self.table.get(Matmul(kernel.columns, kernel.rows, kernel.inner, kernel.batch))
+        return known
+
+    def duration(self, kernel: Kernel) -> float:
+        known = self.known(kernel)
         return self.otherwise.duration(kernel) if known is None else known
 
     def in_16_bits(self) -> Measured:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from clustersim.compute.durations import Durations, total_s
-from clustersim.compute.kernels import BlockKernels, Shape, attention_block, embedding_block, experts_block, head_block, mlp_block
+from clustersim.compute.kernels import BlockKernels, Kernel, Matmul, Shape, attention_block, embedding_block, experts_block, head_block, mlp_block
 from clustersim.experiment import Experiment
 from clustersim.model.flops import BACKWARD, head_forward_flops, layer_forward_flops
 from clustersim.model.memory import state_bytes
@@ -28,7 +31,10 @@ def layer_blocks(experiment: Experiment, durations: Durations | None, flop_s: fl
     shape, software = shape_of(experiment), experiment.calibration and experiment.calibration.software
 
     def block(part: str, flops: int, core: int, kernels, *collectives: tuple[Names, Names]) -> Block:
-        works = _of_flops(flops / parts, core / parts, flop_s) if durations is None else _of_kernels(flops / parts, core / parts, kernels(), durations)
+        if durations is None:
+            works = _of_flops(flops / parts, core / parts, flop_s)
+        else:
+            works = _of_kernels(flops / parts, core / parts, kernels(), durations, software.selective)
         return Block(part, *works, **dict(zip(("enter", "leave", "beside"), collectives)))
 
     checkpointed = experiment.recompute == "full"
@@ -69,6 +75,30 @@ def embedding_of(experiment: Experiment, durations: Durations | None) -> Block:
     return Block("embedding", *_of_kernels(0.0, 0.0, kernels, durations))
 
 
+def layer_kernels(experiment: Experiment) -> list[Kernel]:
+    """All kernels of one pass: of each kind of layer, of the head and of the embedding."""
+    noted = _Noting([])
+    for moe in {experiment.model.is_moe(layer) for layer in range(experiment.model.layers)}:
+        layer_blocks(experiment, noted, 1.0, moe)
+    head_of(experiment, noted, 1.0)
+    embedding_of(experiment, noted)
+    return noted.kernels
+
+
+@dataclass(frozen=True)
+class _Noting:
+    """Durations of nothing, for the list of what they are asked for."""
+
+    kernels: list[Kernel]
+
+    def duration(self, kernel: Kernel) -> float:
+        self.kernels.append(kernel)
+        return 0.0
+
+    def in_16_bits(self) -> _Noting:
+        return self
+
+
 def shape_of(experiment: Experiment) -> Shape:
     """Of one pass on one rank."""
     grid = experiment.grid
@@ -97,11 +127,18 @@ def _of_flops(flops: float, core: float, flop_s: float) -> tuple[Work, ...]:
     return tuple(Work(count, count / flop_s) for count in _halves(flops, core))
 
 
-def _of_kernels(flops: float, core: float, kernels: BlockKernels, durations: Durations) -> tuple[Work, ...]:
-    """The same and, last, of the weight's half the part at the entry."""
-    runs = kernels.forward, kernels.input, kernels.weight, kernels.core
-    works = [Work(count, total_s(durations, run)) for count, run in zip(_halves(flops, core), runs, strict=True)]
-    return *works, Work(float(sum(kernel.flops for kernel in kernels.entry)), total_s(durations, kernels.entry))
+def _of_kernels(flops: float, core: float, kernels: BlockKernels, durations: Durations, selective: str = "core") -> tuple[Work, ...]:
+    """The same and, last, of the weight's half the part at the entry; in place of the core what ``selective`` recompute repeats."""
+    forward, into, weight, again = _halves(flops, core)
+    if selective == "products":
+        again = _product_flops(kernels.core)
+    counts = forward, into, weight, again, _product_flops(kernels.entry)
+    runs = kernels.forward, kernels.input, kernels.weight, kernels.core, kernels.entry
+    return tuple(Work(count, total_s(durations, run)) for count, run in zip(counts, runs, strict=True))
+
+
+def _product_flops(kernels: Iterable[Kernel]) -> float:
+    return float(sum(kernel.flops for kernel in kernels if isinstance(kernel, Matmul)))
 
 
 def _halves(flops: float, core: float) -> tuple[float, float, float, float]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from clustersim.compute.durations import Measured
+from clustersim.compute.kernels import Matmul
 from clustersim.experiment import Experiment
 from clustersim.model.memory import dispatch_bytes, state_bytes
-from clustersim.program.blocks import embedding_of, head_of, layer_blocks
+from clustersim.program.blocks import embedding_of, head_of, layer_blocks, layer_kernels
 from clustersim.program.costs import Costs, Segments, embedding_segments, fixed_layer, head_segments, layer_segments, overlapped
 from clustersim.program.instantiate import instantiate
 from clustersim.program.lower import lower
@@ -25,6 +27,7 @@ def build_program(experiment: Experiment, fold: bool = True) -> Program:
 
     InputError when the job is too large.
     """
+    _check_table(experiment)
     template = lower(
         experiment.schedule, experiment.strategy, experiment.stage_layers, build_costs(experiment), build_traffic(experiment),
         experiment.grid, memory_sizes(experiment),
@@ -34,6 +37,20 @@ def build_program(experiment: Experiment, fold: bool = True) -> Program:
     )
     calibration = experiment.calibration
     return replace(program, slowdown_ppm=round(calibration.slowdown * 1e6) if calibration else 0)
+
+
+def _check_table(experiment: Experiment) -> None:
+    """InputError when measured kernels are given and none of them is one of the job."""
+    measured = experiment.durations
+    if not isinstance(measured, Measured):
+        return
+    kernels = layer_kernels(experiment)
+    if all(measured.known(kernel) is None for kernel in kernels):
+        product = next(kernel for kernel in kernels if isinstance(kernel, Matmul))
+        experiment.document.error(
+            "cost", f"none of the {len(measured.table):,} measured kernels is one of this job, whose products are of {product.rows:,} x"
+            f" {product.inner:,} by {product.inner:,} x {product.columns:,} and others; allowed: a table with at least one of them",
+        )  # fmt: skip
 
 
 def build_costs(experiment: Experiment) -> Costs:

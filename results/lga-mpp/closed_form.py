@@ -18,7 +18,10 @@ from clustersim.read_grid import MAX_GPUS
 from clustersim.units import parse
 
 PEAK_FLOP_S, MEMORY_BYTES, NVLINK_BYTES_S = 312e12, 80 * 2**30, 300e9
+MEMORY_USED = 0.99
+"""The form is that near to the simulated memory."""
 MOST_MICRO_BATCHES = 400
+MOST_SIMULATED, NEAR = 3, 0.02
 PARTITIONS = {"baseline": ("none", "optimizer"), "improved": ("none", "parameters")}
 """With more than the optimizer's state partitioned the baseline gathers each layer for each micro-batch."""
 
@@ -109,15 +112,19 @@ def candidates(method: str, x: int, network: str = "InfiniBand", node: int = 16)
                 before = data
                 for partition in PARTITIONS[method]:
                     one = replace(first, data=data, pipeline=p, tensor=t, micro_batches=m, partition=partition)
-                    fitting = (each for each in (one, replace(one, offload="activations")) if memory_bytes(each) < MEMORY_BYTES)
+                    fitting = (each for each in (one, replace(one, offload="activations")) if memory_bytes(each) < MEMORY_USED * MEMORY_BYTES)
                     yield from list(fitting)[:1]
 
 
-def shortest(method: str, x: int, network: str = "InfiniBand", node: int = 16, count: int = 3) -> list[Configuration]:
-    """The best of the best ``count`` numbers of stages, shortest training first."""
-    found: dict[int, tuple[float, Configuration]] = {}
+def shortest(method: str, x: int, network: str = "InfiniBand", node: int = 16) -> list[Configuration]:
+    """The best of each number of stages that is near the best of all, shortest training first; at most three.
+
+    Of what takes the same time that comes first which needs no offload.
+    """
+    found: dict[int, tuple[float, bool, Configuration]] = {}
     for one in candidates(method, x, network, node):
-        days = one.days(step_s(one))
-        if one.pipeline not in found or days < found[one.pipeline][0]:
-            found[one.pipeline] = days, one
-    return [one for _, one in sorted(found.values(), key=lambda pair: pair[0])[:count]]
+        ranked = one.days(step_s(one)), one.offload != "none"
+        if one.pipeline not in found or ranked < found[one.pipeline][:2]:
+            found[one.pipeline] = *ranked, one
+    best = sorted(found.values(), key=lambda each: each[:2])[:MOST_SIMULATED]
+    return [one for days, _, one in best if days <= (1 + NEAR) * best[0][0]]

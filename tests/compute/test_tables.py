@@ -6,6 +6,7 @@ from clustersim.compute.durations import Analytic, Measured, total_s
 from clustersim.compute.kernels import Attention, Matmul, Pass
 from clustersim.compute.tables import read_kernels, read_table
 from clustersim.errors import InputError
+from clustersim.simulation import simulate
 from tests.compute.toy import calibration
 from tests.helpers import parsed
 
@@ -96,3 +97,10 @@ def test_a_table_and_a_trace_exclude_one_another(tmp_path):
         parsed(EXPERIMENT.format(cost=f"table: {path}, trace: {path}"))
     with pytest.raises(InputError, match="cost.table: no such file: nowhere.csv"):
         parsed(EXPERIMENT.format(cost="table: nowhere.csv"))
+
+
+def test_a_table_without_a_kernel_of_the_job_is_refused(tmp_path):
+    path = tmp_path / "other.csv"
+    path.write_text("rows,columns,inner,time_us\n7,7,7,1\n")
+    with pytest.raises(InputError, match=r"cost: none of the 1 measured kernels is one of this job, whose products are of"):
+        simulate(parsed(EXPERIMENT.format(cost=f"table: {path}")))
