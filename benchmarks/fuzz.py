@@ -5,7 +5,7 @@
     python -m benchmarks.fuzz --only kineto profile --count 5000
 
 The inputs of the suite are the first few of each target. Each is known by its target and seed: what is found here is seen again with
-``python -m tests.fuzz.child TARGET SEED 1``.
+``python -m tests.fuzz.child SEED 1 0 TARGET``.
 """
 
 from __future__ import annotations
@@ -24,21 +24,18 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300, metavar="N", help="inputs of each target, default %(default)s")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="targets whose names begin so")
     options = parser.parse_args()
-    total: Counter[str] = Counter()
-    for name in targets():
-        if options.only and not name.startswith(tuple(options.only)):
-            continue
-        came_to: Counter[str] = Counter()
-        seconds = 0.0
-        for row in results(name, options.first, options.count):
-            came_to[row["outcome"]] += 1
-            seconds = max(seconds, row["seconds"])
-            if row["outcome"] not in FINE:
-                print(f"{name} {row['seed']}: {row['outcome']}: {row['words'][-1500:]}", flush=True)
-        print(f"{name}: {dict(came_to)}, the longest {seconds:.1f} s", flush=True)
-        total += came_to
-    print(f"{total.total():,} inputs: {dict(total)}")
-    return any(kind not in FINE for kind in total)
+    names = [name for name in targets() if not options.only or name.startswith(tuple(options.only))]
+    total: dict[str, Counter[str]] = {name: Counter() for name in names}
+    for row in results(names, options.first, options.count):
+        name = row["target"]
+        total[name][row["outcome"]] += 1
+        if row["outcome"] not in FINE:
+            print(f"{name} {row['seed']}: {row['outcome']}: {row['words'][-1500:]}", flush=True)
+        if total[name].total() == options.count:
+            print(f"{name}: {dict(total[name])}", flush=True)
+    every = sum(total.values(), Counter())
+    print(f"{every.total():,} inputs: {dict(every)}")
+    return any(kind not in FINE for kind in every)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from clustersim.program.build import build_program
 from clustersim.program.memory import reserve_bytes
 from clustersim.program.program import Program
 from clustersim.read_cost import FixedCost
-from clustersim.trace.files import write_trace, write_whole
+from clustersim.trace.files import table_writer, text_writer, trace_writers, write_all
 from clustersim.trace.granularity import coarsened
 from clustersim.trace.trace import Trace, from_outcome
 from clustersim.units import PS_PER_S
@@ -92,14 +92,14 @@ def write_run(run: Run, folder: Path) -> list[Path]:
 
     The picture is drawn by :mod:`clustersim.plots`.
     """
+    tables = {"link_totals": run.links, "ranks": run.ranks}
     documents = {"summary.json": run.summary, "manifest.json": manifest(run.experiment)}
-    paths = write_trace(run.trace, folder)
-    for name, table in (("link_totals", run.links), ("ranks", run.ranks)):
-        paths.append(write_whole(folder / f"{name}.parquet", lambda path, table=table: table.to_parquet(path, index=False)))
-    for name, content in documents.items():
-        text = json.dumps(content, indent=2, sort_keys=name == "manifest.json") + "\n"
-        paths.append(write_whole(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8")))
-    return paths
+    texts = {name: json.dumps(content, indent=2, sort_keys=name == "manifest.json") + "\n" for name, content in documents.items()}
+    return write_all(
+        trace_writers(run.trace, folder)
+        | {folder / f"{name}.parquet": table_writer(table) for name, table in tables.items()}
+        | {folder / name: text_writer(text) for name, text in texts.items()}
+    )
 
 
 def release() -> str:

@@ -25,7 +25,6 @@ ELSEWHERE = {
 COMMANDS = "reference/command-line.md"
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
-_ROLE = re.compile(r":(?:func|mod|class):<code>~?([\w.]+)</code>")
 
 
 def on_files(files: Files, config) -> Files:
@@ -44,11 +43,6 @@ def on_page_markdown(markdown: str, page, config, files) -> str:
     return _LINK.sub(lambda link: _within(link, source, page.file.src_uri), markdown)
 
 
-def on_page_content(html: str, page, config, files) -> str:
-    """Names in docstrings without the mark-up of their kind."""
-    return _ROLE.sub(r"<code>\1</code>", html)
-
-
 def _source(page: str) -> str:
     """Where a page lies in the source tree."""
     return next((source for source, other in ELSEWHERE.items() if other == page), f"docs/{page}")
@@ -63,6 +57,11 @@ def _pictures(page: File) -> Iterator[str]:
 
 
 def _path(source: str, target: str) -> str:
+    """The place of a link's target in the source tree.
+
+    >>> _path("docs/how-to/plan.md", "../../examples/what_if.py")
+    'examples/what_if.py'
+    """
     return target if "://" in target else posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
 
 
@@ -87,8 +86,8 @@ def _within(link: re.Match[str], source: str, page: str) -> str:
 def commands_page() -> str:
     """Every command with its options, from the parser itself."""
     intro = (
-        "# The command line\n\nResults go to stdout, progress to stderr; with `--json` stdout is one JSON document. The exit status is 0 when"
-        " done, 2 when the input is wrong (one line says where, what, and what is allowed), 130 after Ctrl-C.\n"
+        "# The command line\n\nResults go to stdout, progress to stderr; with `--json` stdout is one JSON document. The exit status is 0"
+        " when done, 2 when the input is wrong (one line says where, what, and what is allowed), 130 after Ctrl-C.\n"
     )
     return intro + "".join(_command(parser, summary) for parser, summary in _leaves(cli._parser()))
 
@@ -120,12 +119,16 @@ def _row(action: argparse.Action) -> str:
         value = ", ".join(map(str, action.choices))
     names = ", ".join(f"`{option}`" for option in action.option_strings) or f"`{value}`"
     shown = f" `{value}`" if action.option_strings and action.nargs != 0 and value else ""
-    text = (action.help or "") % {"default": action.default} if action.help else ""
+    text = (action.help or "") % {"default": action.default}
     required = "" if not action.option_strings or not action.required else "; required"
     return f"| {_cell(names + shown)} | {_cell(text + required)} |\n"
 
 
 def _cell(text: str) -> str:
+    """
+    >>> print(_cell("`N|A..B`"))
+    `N\\|A..B`
+    """
     return text.replace("|", "\\|")
 
 

@@ -8,12 +8,12 @@ CHANGES = {
     "as it is": [],
     "a quarter of the bandwidth": ["network.bandwidth=50 Gb/s"],
     "two stages a rank": ["strategy={name: interleaved-1f1b, chunks: 2}"],
-    "one GPU 30 % slower": ["variability.slow_gpus=[{rank: 6, times: 1.3}]"],
+    "one GPU 30 % slower": ["variability.slow_gpus=[{rank: 30, times: 1.3}]"],
 }
 
 
 def main() -> None:
-    job = ["nodes=", "parallel={data: 2, pipeline: 8, tensor: 8}", "batch.global=64", "strategy.name=1f1b"]
+    job = ["model=llama3-8b", "nodes=", "parallel={data: 4, pipeline: 4, tensor: 2}", "batch.global=64", "strategy.name=1f1b"]
     for name, change in CHANGES.items():
         run = clustersim.simulate(clustersim.load("gpt3-175b", [*job, *change]))
         print(f"{name}: a step of {run.summary['step_time_s']:.2f} s, bubble {run.summary['bubble_of_total']:.1%} of it")

@@ -21,7 +21,7 @@ from clustersim.commands.analyze_tables import (
 from clustersim.commands.output import console, print_files, print_json, print_warnings
 from clustersim.commands.reading import TABLE, Found, read_analysis
 from clustersim.errors import InputError
-from clustersim.trace.files import check_writable, write_whole
+from clustersim.trace.files import check_writable, table_writer, text_writer, write_all
 from clustersim.units import PS_PER_S, time_text
 
 
@@ -106,13 +106,9 @@ def _per_step(a: Found, b: Found) -> tuple[Analysis, Analysis]:
 def _write(done: Analysis, folder: Path) -> list[Path]:
     """The document, the critical path; slack where the trace says what ops waited for; the use of links where it has any."""
     text = json.dumps(document(done), indent=2, allow_nan=False) + "\n"
-    paths = [
-        write_whole(folder / "analysis.json", lambda path: path.write_text(text, encoding="utf-8")),
-        write_whole(folder / "critical_path.parquet", lambda path: done.path.to_parquet(path, index=False)),
-    ]
+    files = {folder / "analysis.json": text_writer(text), folder / "critical_path.parquet": table_writer(done.path)}
     if done.slack is not None:
-        table = pd.DataFrame({"op": done.numbers, "slack_ps": done.slack})
-        paths.append(write_whole(folder / "slack.parquet", lambda path: table.to_parquet(path, index=False)))
+        files[folder / "slack.parquet"] = table_writer(pd.DataFrame({"op": done.numbers, "slack_ps": done.slack}))
     if done.links_over_time is not None:
-        paths.append(write_whole(folder / "links_over_time.parquet", lambda path: done.links_over_time.to_parquet(path, index=False)))
-    return paths
+        files[folder / "links_over_time.parquet"] = table_writer(done.links_over_time)
+    return write_all(files)

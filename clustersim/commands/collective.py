@@ -41,20 +41,24 @@ def collective(options: argparse.Namespace) -> None:
     cluster, ranks = _cluster(options)
     rows = collective_rows(cluster, ranks, options.op, _algorithms(options, cluster, ranks), sizes)
     title = f"{options.op}, {len(ranks)} GPU{'s' if len(ranks) > 1 else ''} of {cluster.name}"
+    drawn = picture is not None and _drawn(rows, picture, title)
     if options.json:
         print_json({"rows": rows})
-    else:
-        _print_table(rows, f"{title}; sizes in bytes, one direction")
-    if picture is None:
         return
+    _print_table(rows, f"{title}; sizes in bytes, one direction")
+    if drawn:
+        print_files([picture])
+
+
+def _drawn(rows: Sequence[dict[str, Any]], picture: Path, title: str) -> bool:
+    """Whether there was anything to draw."""
     if all(row["busbw_bytes_s"] is None for row in rows):
         print(f"note: {picture} is not drawn: no collective takes any time, so that there is nothing to draw", file=sys.stderr)
-        return
+        return False
     from clustersim.plots.collective import draw_collective
 
     draw_collective(rows, picture, title=title)
-    if not options.json:
-        print_files([picture])
+    return True
 
 
 def _picture(output: str | None) -> Path | None:

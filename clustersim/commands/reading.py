@@ -18,8 +18,9 @@ from clustersim.analysis.answer import analyze as analyse
 from clustersim.analysis.answer_window import Window, given_facts, run_window
 from clustersim.analysis.facts import WHOLE, TraceFacts, multiplicities
 from clustersim.analysis.profiled_steps import profiled_step
-from clustersim.analysis.streams import is_profiled, whole_numbers
+from clustersim.analysis.streams import is_profiled
 from clustersim.commands.arguments import time_window
+from clustersim.commands.columns import check_names, typed
 from clustersim.commands.output import print_warnings
 from clustersim.errors import InputError
 from clustersim.exporters.selection import KNOWN
@@ -127,8 +128,7 @@ def _measured(paths: list[Path], name: str) -> Source:
 
 def _simulated(data: RunData, path: Path, name: str, place: str) -> Source:
     """``place`` makes the place of a table out of its name, behind that of the trace."""
-    for column in ("rank", "start_ps", "end_ps") if len(data.trace.ops) else ():
-        whole_numbers(data.trace.ops[column], f"{path}{place.format('ops')}: {column}")
+    data = replace(data, trace=typed(data.trace, f"{path}{place}"))
     links, memory, totals, ranks = (f"{path}{place.format(table)}" for table in ("links", "memory", "link_totals", "ranks"))
     if len(data.trace.links):
         _check(data.trace.links, links, _LINKS, {"start_ps": 0, "end_ps": 0, "rate_bytes_s": 0})
@@ -136,6 +136,8 @@ def _simulated(data: RunData, path: Path, name: str, place: str) -> Source:
         _check(data.trace.memory, memory, _MEMORY, {"rank": 0, "time_ps": 0, "bytes": _ANY})
     if data.link_totals is not None:
         _check(data.link_totals, totals, OPTIONAL["link_totals"], {"links": 1, "capacity_bytes_s": 1})
+        for column in ("link", "kind"):
+            check_names(data.link_totals[column], f"{totals}: {column}")
     stands_for: Mapping[int, int] = {}
     if data.ranks is not None and len(data.trace.ops):  # that of an empty trace is said where it is used
         stands_for = multiplicities(data.ranks, data.trace.ops["rank"].to_numpy(), ranks)

@@ -20,6 +20,8 @@ from clustersim.read_strategy import FILE_SUFFIX
 from clustersim.schedule.strategy import PRESETS
 from clustersim.simulation import Run, simulate, title, write_run
 
+_PICTURE = "gantt.png"
+
 
 def run(options: argparse.Namespace) -> None:
     """Simulate one experiment, write its run folder, print its figures."""
@@ -29,6 +31,7 @@ def run(options: argparse.Namespace) -> None:
     if not done.summary["fits"]:
         done.summary["memory_advice"] = _advice(experiment, options)
     paths = write_run(done, folder)
+    (folder / _PICTURE).unlink(missing_ok=True)  # of another run
     if not options.no_plot:
         paths.append(_draw(done, folder))
     if options.json:
@@ -104,7 +107,7 @@ def _advice(experiment: Experiment, options: argparse.Namespace) -> str:
 def _draw(done: Run, folder: Path) -> Path:
     from clustersim.plots.gantt import gantt
 
-    path = folder / "gantt.png"
+    path = folder / _PICTURE
     gantt(
         done.trace.ops, path, title=_headline(done), memory=done.trace.memory, capacity_bytes=done.summary["gpu_memory_bytes"],
         copies=done.stands_for,

@@ -74,7 +74,8 @@ class ProgressBar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if not self._bar.disable:  # else rich before 14.2 prints an empty line
+            self._bar.stop()
 
     def __call__(self, done: int, total: int) -> None:
         rate = done / max(time.monotonic() - self._begin, 1e-9)

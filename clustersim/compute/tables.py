@@ -12,6 +12,7 @@ Attention(queries=2048, keys=2048, heads=16, head_size=128, value_size=128, part
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,7 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
                 continue
             if not fields:
                 fields = [value.strip() for value in values]
-                twice = [field for field in fields if fields.count(field) > 1 or not field]
+                twice = [field for field, times in Counter(fields).items() if times > 1 or not field]
                 if twice:
                     raise InputError(f"{place}: the column {document.shown(twice[0])} stands twice or has no name")
                 continue

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clustersim.errors import InputError
-from clustersim.trace.files import ended_as_interrupted, write_whole
+from clustersim.trace.files import ended_as_interrupted, reason, write_whole
 
 CHUNK = 20_000
 _SAMPLE = 2_000
@@ -88,7 +88,7 @@ def write_folder(parts: Iterable[Part], folder: Path, seen: Callable[[int], None
             else:
                 os.rename(beside, folder)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
+        raise InputError(f"{folder}: cannot be written: {reason(error)}") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return [folder / part.name for part in parts]

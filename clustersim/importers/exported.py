@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -142,7 +143,7 @@ def _begins(path: Path) -> bool:
     try:
         with open_unpacked(path) as file:
             return _FIRST.match(file.read(_BEGIN_BYTES)) is not None
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return False  # the reader that takes it says what is wrong
 
 

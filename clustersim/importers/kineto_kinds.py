@@ -127,7 +127,7 @@ def group_ranks(arguments: Arguments) -> tuple[int, ...]:
     if isinstance(arguments.ranks, list) and all(isinstance(one, int) for one in arguments.ranks):
         return tuple(arguments.ranks)
     text = arguments.ranks if isinstance(arguments.ranks, str) else ""
-    return tuple(map(int, re.findall(r"\d+", text))) if re.fullmatch(r"\[\s*\d+(?:\s*,\s*\d+)*\s*\]", text) else ()
+    return tuple(map(int, re.findall(r"\d+", text))) if re.fullmatch(r"\[\s*\d{1,9}(?:\s*,\s*\d{1,9})*\s*\]", text) else ()
 
 
 def group_label(arguments: Arguments) -> str:

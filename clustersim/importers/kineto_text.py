@@ -97,7 +97,7 @@ def _rest(path: Path, decode: Decode, text: bytes, blocks: _Counted, header: Hea
     """What comes behind the last event: the end of the list, and further values."""
     close = _CLOSE.match(text)
     if not close:  # something other than an object is last in the list
-        close_at = text.index(b"]")
+        close_at = text.find(b"]") if b"]" in text else len(text)  # a brace that closes nothing
         yield _decoded(path, decode, text[:close_at], blocks.bytes - len(text))
         text = text[close_at + 1 :]
     else:

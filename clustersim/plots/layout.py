@@ -221,12 +221,13 @@ def _family_codes(ops: pd.DataFrame, merged: bool) -> tuple[list[str], np.ndarra
     return families, np.array([families.index(name) for name in family_of], dtype=np.int64)[codes]
 
 
-def _natural(name: str) -> tuple[list[int], str]:
+def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
     """
     >>> sorted(["stream 20", "stream 7", "stream 1:7"], key=_natural)
     ['stream 1:7', 'stream 7', 'stream 20']
     """
-    return [int(digits) for digits in re.findall(r"\d+", name)], name
+    numbers = [digits.lstrip("0") for digits in re.findall(r"\d+", name)]
+    return [(len(digits), digits) for digits in numbers], name  # in order of size, however long
 
 
 def _rows(

@@ -95,7 +95,7 @@ def draw_memory(axes: Axes, of: Holdings, scale: Scale) -> None:
                               label=kind)  # fmt: skip
             patches.append(Patch(facecolor=look.colour, edgecolor="white", hatch=look.hatch, linewidth=0.0, label=look.label))
         below = top
-    limit = below.max()
+    limit = below.max() or 1.0  # of nothing held at all
     if of.capacity_bytes is not None and of.capacity_bytes <= _FAR * held.sum(axis=0).max():
         line = of.capacity_bytes / unit
         limit = max(limit, line)

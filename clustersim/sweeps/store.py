@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,8 +21,8 @@ class Store:
     """Rows by key, kept in ``points.jsonl`` of a folder, or in memory without one. Use as a context.
 
     Until its end the file is locked: InputError when it cannot be read or another store has it. The lock is the system's, which
-    frees it however the process ends. A line that was cut off (the machine stopped while it was written) is passed over, its
-    point is made again. Failed points are kept in the file but not given back: they are tried again.
+    frees it however the process ends. A line that was cut off (the machine stopped while it was written) or damaged is passed over,
+    its point is made again. Failed points are kept in the file but not given back: they are tried again.
 
     >>> with Store(None) as store:
     ...     store.add("a", {"status": "ok", "step_time_s": 1.5}, {"batch.global": "8"})
@@ -42,7 +44,8 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what could not be written has been said
+                self._file.close()
 
     def get(self, key: str) -> dict[str, Any] | None:
         return self._rows.get(key)
@@ -52,7 +55,8 @@ class Store:
         self._rows[key] = row
         if self._file is None:
             return
-        line = json.dumps({"key": key, "fields": dict(assignments), "row": row}, allow_nan=False) + "\n"
+        entry = {"key": key, "fields": dict(assignments), "row": row, "check": _check(key, row)}
+        line = json.dumps(entry, allow_nan=False) + "\n"
         try:
             self._file.write(b"\n" * self._torn + line.encode())
             self._file.flush()
@@ -67,10 +71,15 @@ class Store:
             try:
                 entry = json.loads(line)
                 key, row = entry["key"], entry["row"]
-                if row["status"] != FAILED:
+                if entry["check"] == _check(key, row) and row["status"] != FAILED:
                     self._rows[key] = row
-            except (ValueError, KeyError, TypeError):
-                continue  # cut off
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue  # cut off, or damaged
+
+
+def _check(key: str, row: Mapping[str, Any]) -> str:
+    """Tells a row as it was written from one with other figures."""
+    return hashlib.sha256(json.dumps([key, row]).encode()).hexdigest()[:16]
 
 
 def _locked(path: Path) -> BinaryIO:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustersim.sweeps.run import Sweep
-from clustersim.trace.files import write_whole
+from clustersim.trace.files import table_writer, text_writer, write_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,11 +51,13 @@ def write_table(frame: pd.DataFrame, folder: Path) -> list[Path]:
     bare = frame.copy()
     bare.attrs = {}
     text = json.dumps(frame.attrs, indent=2, allow_nan=False) + "\n"
-    return [
-        write_whole(folder / "sweep.parquet", lambda path: bare.to_parquet(path, index=False)),
-        write_whole(folder / "sweep.csv", lambda path: bare.to_csv(path, index=False)),
-        write_whole(folder / "knees.json", lambda path: path.write_text(text, encoding="utf-8")),
-    ]
+    return write_all(
+        {
+            folder / "sweep.parquet": table_writer(bare),
+            folder / "sweep.csv": lambda path: bare.to_csv(path, index=False),
+            folder / "knees.json": text_writer(text),
+        }
+    )
 
 
 def _dtype(name: str, values: Sequence[Any]) -> str:

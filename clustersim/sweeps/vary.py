@@ -32,7 +32,8 @@ _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
 _RANGE = re.compile(rf"({_NUMBER})\s*([^\s.\d][^\s.]*)?\s*\.\.\s*({_NUMBER})\s*([^\s.:\d][^\s.:]*)?(?::(lin|log)([0-9]{{1,5}}))?")
 _QUANTITY = re.compile(rf"({_NUMBER})\s*(\S*)")
 _BARE = re.compile(rf"{_NUMBER}(?:\s*\.\.\s*{_NUMBER})?")
-_WHOLE = re.compile(r"[-+]?[0-9]+")
+_MAX_DIGITS = 40
+_WHOLE = re.compile(r"[-+]?[0-9]{1,100}")  # as in a file
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,9 @@ def _values(text: str, place: str) -> list[Value]:
             raise InputError(f"{place}: {clipped(text)} is no range; expected a..b, a..b:lin5 or a..b:log8, for example {EXAMPLE}")
         return [value_of(text)]
     first, first_unit, last, last_unit, spacing, count = match.groups()
+    for number in (first, last, count or ""):
+        if len(number) > _MAX_DIGITS:
+            raise InputError(f"{place}: {clipped(number)} is out of range; allowed: at most {_MAX_DIGITS} digits")
     unit = last_unit or first_unit or ""
     if unit and dimension_of(f"1 {unit}") is None:
         raise InputError(f"{place}: unknown unit {clipped(unit)!r}; expected for example {EXAMPLE}")

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,8 @@ from clustersim.trace.trace import Trace
 
 TABLES = ("ops", "dependencies", "links", "memory")
 OPTIONAL = {"link_totals": ("link", "kind", "links", "capacity_bytes_s"), "ranks": ("rank", "simulated_as")}
+Write = Callable[[Path], object]
+"""Writes one file at the path that it is given."""
 _NEEDED = {"ops": {"rank", "stream", "kind", "start_ps", "end_ps"}, "memory": {"rank", "time_ps", "bytes", "what"}}
 
 
@@ -69,23 +71,46 @@ def job_ranks_of(summary: dict[str, Any]) -> int | None:
     return ranks if type(ranks) is int and ranks > 0 else None
 
 
-def write_whole(path: Path, write: Callable[[Path], None]) -> Path:
+def write_whole(path: Path, write: Write) -> Path:
     """Call ``write`` with a name beside ``path`` and rename: the file appears whole or not at all.
 
     InputError when the place cannot be written.
     """
-    beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    return write_all({path: write})[0]
+
+
+def write_all(files: Mapping[Path, Write]) -> list[Path]:
+    """:func:`write_whole` for files that belong together: each stays as it was until all are written. The paths.
+
+    InputError naming the file that cannot be written.
+    """
+    besides = {path: path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}") for path in files}
+    path = None
     try:
         with ended_as_interrupted():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write(beside)
-            os.replace(beside, path)
+            for path, write in files.items():
+                if path.exists() and not path.is_file() and not path.is_dir():  # a rename would put a file in its place
+                    raise InputError(f"{path}: cannot be written: a device or pipe, not a file")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write(besides[path])
+            for path, beside in besides.items():
+                os.replace(beside, path)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise InputError(f"{path}: cannot be written: {reason(error)}") from None
     finally:
-        with suppress(OSError):  # where the folder is a file there is nothing to remove either
-            beside.unlink(missing_ok=True)
-    return path
+        for beside in besides.values():
+            with suppress(OSError):  # where the folder is a file there is nothing to remove either
+                beside.unlink(missing_ok=True)
+    return list(files)
+
+
+def reason(error: OSError) -> str:
+    """The system's words; a library may have put its own around them.
+
+    >>> reason(OSError(28, "Error writing bytes to file. Detail: [errno 28] No space left on device"))
+    'No space left on device'
+    """
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 @contextmanager
@@ -114,11 +139,22 @@ def check_writable(folder: Path) -> None:
 
 def write_trace(trace: Trace, folder: Path) -> list[Path]:
     """Write the four tables; the paths."""
-    paths = []
-    for name in TABLES:
-        table: pd.DataFrame = getattr(trace, name)
-        paths.append(write_whole(folder / f"{name}.parquet", lambda path, table=table: table.to_parquet(path, index=False)))
-    return paths
+    return write_all(trace_writers(trace, folder))
+
+
+def trace_writers(trace: Trace, folder: Path) -> dict[Path, Write]:
+    """For :func:`write_all`: the four tables by their paths."""
+    return {folder / f"{name}.parquet": table_writer(getattr(trace, name)) for name in TABLES}
+
+
+def table_writer(table: pd.DataFrame) -> Write:
+    """For :func:`write_all`: a table as Parquet."""
+    return lambda path: table.to_parquet(path, index=False)
+
+
+def text_writer(text: str) -> Write:
+    """For :func:`write_all`: text as UTF-8."""
+    return lambda path: path.write_text(text, encoding="utf-8") 
 
 
 def read_trace(folder: Path) -> Trace:

@@ -63,8 +63,8 @@ def layer_of(one: Configuration) -> Layer:
 def step_s(one: Configuration) -> float:
     """Standard: (m+p-1) passes of a whole stage with a message each way, and the reductions under the last backward. Layered: in each of
 
-    K = x/p loops a layer's compute for m micro-batches, the way of one around all ranks, or the layer's traffic, whichever is longest;
-    the fill of the first loop, the first gather, the last reduction.
+    K = x/p loops a layer's compute for m micro-batches, the way of one around all ranks, or the traffic of the layer and its messages,
+    whichever is longest; the fill of the first loop, the first gather, the last reduction.
     """
     layer, p, m = layer_of(one), one.pipeline, one.micro_batches
     deep, both_s = one.x // p, layer.forward_s + layer.backward_s
@@ -73,7 +73,7 @@ def step_s(one: Configuration) -> float:
         return (m + p - 1) * (deep * both_s + 2 * (layer.send_s + layer.join_s)) + last_s
     gathers = one.partition == "parameters"
     loops_s = deep * sum(
-        max(m * (each_s + layer.join_s), p * (each_s + layer.join_s + layer.send_s), moves * layer.move_s)
+        max(m * (each_s + layer.join_s), p * (each_s + layer.join_s + layer.send_s), moves * layer.move_s + m * layer.send_s)
         for each_s, moves in ((layer.forward_s, gathers), (layer.backward_s, 2))
     )
     return loops_s + (min(m, p) - 1) * both_s + (1 + gathers) * layer.move_s

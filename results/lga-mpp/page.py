@@ -72,6 +72,7 @@ def _sizes(sizes: pd.DataFrame) -> dict[str, str]:
         "baseline_degrees": degrees(pick(sizes, x=160, method="baseline")),
         "largest": f"X_{largest['x']}, {12 * largest['x'] ** 5 / 1e12:.0f} trillion parameters,",
         "largest_memory": gb(largest["peak_memory_bytes"]),
+        "largest_buffers": gb(largest["buffers_bytes"]),
         "largest_years": f"{largest['days'] / 365.25:.1f}",
         "closed_form_error": f"{(sizes['closed_form_days'] / sizes['days'] - 1).abs().max():.0%}",
     }

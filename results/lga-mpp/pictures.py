@@ -31,7 +31,7 @@ def comparison(table: pd.DataFrame) -> Figure:
             axes.barh(places, width, left=left, height=0.85, color=colour, edgecolor="white", linewidth=0.6)
             left += width
         for place, days, gpus in zip(places, of["days"], of["gpus"], strict=True):
-            axes.text(102, place, f"{days:,.3g} days, {gpus:,} GPUs", va="center", fontsize=8, color=INK)
+            axes.text(102, place, f"{days:#,.3g} days, {gpus:,} GPUs".replace(". ", " "), va="center", fontsize=8, color=INK)
         axes.set_yticks(places, [f"{name}: {method}" for name, method in zip(of["dimensions"], of["method"], strict=True)], fontsize=8.5)
         axes.set(xlim=(0, 150), xticks=range(0, 101, 25), xlabel="share of the step (%)")
         axes.set_title("every FLOP at peak" if cost == PEAK else f"calibrated A100, {cost}", loc="left", fontsize=10)

@@ -1,5 +1,6 @@
 """What the pages show is so: commands run, files load, figures are those that come out."""
 
+import doctest
 import json
 import re
 import shlex
@@ -10,10 +11,12 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 import pytest
 
 from clustersim import cli as command_line
 from clustersim.cli import main
+from clustersim.compute.calibration import load_calibration
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, text_of
 
 INSTALL = ("python3 -m venv .venv && .venv/bin/pip install -q .", "source .venv/bin/activate")
@@ -87,10 +90,18 @@ def test_python_that_needs_a_gpu_compiles(page):
             compile(block.text, page, "exec")
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if ">>> " in text_of(page)])
+def test_examples_of_python_give_what_is_shown(page):
+    shown = "\n\n".join(block.text for block in blocks(text_of(page)) if block.language == "pycon")
+    runner = doctest.DocTestRunner()
+    runner.run(doctest.DocTestParser().get_doctest(shown, {}, page, page, 0))
+    assert runner.tries and not runner.failures
+
+
 def test_no_block_has_another_language():
     found = {block.language for page in PAGES for block in blocks(text_of(page))}
-    assert found <= {"sh", "python", "yaml", "csv", "json", "text"}
-    assert all(block.title for page in PAGES for block in blocks(text_of(page)) if block.language not in ("sh", "python"))
+    assert found <= {"sh", "python", "pycon", "yaml", "csv", "json", "text"}
+    assert all(block.title for page in PAGES for block in blocks(text_of(page)) if block.language not in ("sh", "python", "pycon"))
 
 
 def options(parser, prefix=""):
@@ -111,8 +122,8 @@ def test_commands_and_options_in_the_text_exist():
         prose = re.sub(r"^```.*?^```$", "", text_of(page), flags=re.DOTALL | re.MULTILINE)
         for text in re.findall(r"`([^`]+)`", prose):
             if text.startswith("clustersim "):
-                command = re.match(r"clustersim ((?:[a-z]+ ?)+|\Z)", text)[1].strip()
-                assert command in known, f"{page}: {text}"
+                words = text.split()[1:3]
+                assert words[0] in known or " ".join(words) in known, f"{page}: {text}"
             for option in re.findall(r"(?<![\w-])--[a-z-]+", text):
                 assert option in every, f"{page}: {text}"
 
@@ -122,6 +133,17 @@ def test_the_knees_of_the_tutorial(ran):
     knees = {knee["strategy"]: knee["value"] * 8e-9 for knee in found}
     said = re.search(r"Standard accumulation needs (\d+) Gb/s, LGA (\d+) Gb/s", text_of("tutorial.md"))
     assert [round(knees[name]) for name in ("standard", "lga")] == [int(value) for value in said.groups()]
+
+
+def test_errors_of_collectives_are_the_recorded_ones():
+    said = re.search(r"mean error of (\d+) % on the machines.*?of (\d+) % on others", text_of("explanation/network.md"), flags=re.DOTALL)
+    recorded = pd.read_csv(ROOT / "results/validation/sources.csv").query("source == 'nccl'").set_index("use")["mape"]
+    assert [int(each) for each in said.groups()] == [round(100 * recorded[use]) for use in ("calibration", "test")]
+
+
+def test_slowdown_beside_collectives():
+    said = re.search(r"compute takes (\d+) % longer", text_of("explanation/network.md"))
+    assert int(said[1]) == round(100 * load_calibration("A100-SXM4-80GB", "megatron-2024").slowdown)
 
 
 def step_time_s(folder):

@@ -164,7 +164,7 @@ def test_a_folder_with_other_files_is_left_alone(cli, run):
         ("link_totals", lambda t: t.assign(busy_s=float("nan")), "link_totals: busy_s: a row is missing or not finite"),
         ("link_totals", lambda t: t.drop(columns="kind"), "link_totals.parquet: columns missing: kind"),
         ("links", lambda t: t.drop(columns="link"), "links.parquet: columns missing: link"),
-        ("memory", lambda t: t.assign(bytes=0.5), "memory: bytes: row 0"),
+        ("memory", lambda t: t.assign(bytes=0.5), "memory.parquet: bytes: row 0"),
     ],
 )
 def test_tables_that_contradict_themselves_are_named(cli, run, table, change, words):

@@ -66,6 +66,12 @@ def swap_tokens(data: bytes, chance: random.Random) -> bytes:
     return data[:a] + data[c:d] + data[b:c] + data[a:b] + data[d:] if b <= c else data
 
 
+def copy_token(data: bytes, chance: random.Random) -> bytes:
+    """A token in the place of another: what is right elsewhere in the file."""
+    (a, b), (c, d) = _token(data, chance), _token(data, chance)
+    return data[:a] + data[c:d] + data[b:]
+
+
 def drop_token(data: bytes, chance: random.Random) -> bytes:
     begin, end = _token(data, chance)
     return data[:begin] + data[end:]
@@ -106,6 +112,6 @@ def long_line(data: bytes, chance: random.Random) -> bytes:
 
 
 MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    flip, delete, truncate, duplicate, swap_tokens, drop_token, extreme_number, extreme_number, extreme_number, insert_piece, replace_token,
-    replace_token, swap_lines, nest, long_line,
+    flip, delete, truncate, duplicate, swap_tokens, copy_token, copy_token, copy_token, drop_token, extreme_number, extreme_number, extreme_number,
+    extreme_number, insert_piece, replace_token, swap_lines, nest, long_line,
 )  # fmt: skip

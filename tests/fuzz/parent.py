@@ -1,32 +1,30 @@
-"""Children one after the other, and what their inputs came to."""
+"""Damaged files given to commands in processes of their own, and what they came to."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.fuzz.child import cases
 
 ROOT = Path(__file__).parents[2]
 
 
-def results(name: str, first: int, count: int) -> Iterator[dict[str, Any]]:
-    """A row for each input of a target; one that ends its process has the outcome ``died``, and another process takes the next."""
-    seed, end = first, first + count
-    while seed < end:
-        command = [sys.executable, "-m", "tests.fuzz.child", name, str(seed), str(end - seed)]
-        child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace")
-        with child:
-            begun = False
+def results(names: Sequence[str], first: int, count: int) -> Iterator[dict[str, Any]]:
+    """A row for each input; one that ends its process has the outcome ``died``, and another process takes those behind it."""
+    wanted, seen = cases(first, count, names), 0
+    while seen < len(wanted):
+        command = [sys.executable, "-m", "tests.fuzz.child", str(first), str(count), str(seen), *names]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             for line in child.stdout:
-                row = json.loads(line)
-                begun, seed = True, row["seed"] + 1
-                yield row
+                seen += 1
+                yield json.loads(line)
             words = child.stderr.read()
-        if not begun and child.returncode and "import" in words and "Error" in words:
-            raise RuntimeError(words)
-        if seed < end:
+        if seen < len(wanted):
+            name, seed = wanted[seen]
+            seen += 1
             yield {"target": name, "seed": seed, "outcome": "died", "words": f"{child.returncode}: {words[-1500:]}", "seconds": 0.0}
-            seed += 1

@@ -6,6 +6,7 @@ import contextlib
 import io
 import random
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,19 @@ _TYPES = ("float64", "float32", "int8", "uint64", "str", "category", "bool", "da
 
 def made(command: str, files: dict[str, bytes]) -> dict[str, bytes]:
     """What a command leaves in ``out`` or ``out.*``, by name."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), _quiet():
         for name, content in files.items():
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             Path(name).write_bytes(content)
         if status := main(command.split()):
             raise RuntimeError(f"{command}: {status}")
         return {path.name: path.read_bytes() for path in (*Path().glob("out.*"), *Path("out").glob("*")) if path.is_file()}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
 
 
 def run_folder(experiment: str) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ from tests.conftest import SMALL
 from tests.fuzz import tables
 from tests.fuzz.mutations import mutated
 from tests.importers import samples
+from tests.importers.test_importers_kineto_shapes import BF16, kernel, launch, operator
 from tests.model.test_model_huggingface import DEEPSEEK_V3, LLAMA3_8B
 
 ROOT = Path(__file__).parents[2]
@@ -69,9 +70,7 @@ def _head(path: str, rows: int) -> bytes:
 
 RUN = "run e.yaml --no-plot --json -o out"
 EXPERIMENT = {"e.yaml": TINY.encode()}
-KERNELS = _head("clustersim/gpus/H100-SXM5-80GB/matmul.csv", 12) + (
-    b"64,64,64,1,fp32,9.5,\n" if False else b""
-)
+KERNELS = _head("clustersim/gpus/H100-SXM5-80GB/matmul.csv", 12)
 MEASURED = """\
 kind,rows,columns,inner,batch,queries,keys,heads,head_size,value_size,part,backward,moved_bytes,kernels,precision,time_us,source
 matmul,128,192,64,1,,,,,,,,,,bf16,5.5,here
@@ -79,6 +78,10 @@ attention,,,,,128,128,4,16,16,0.5,false,,,bf16,7,here
 pass,,,,,,,,,,,,65536,1,bf16,3,here
 """
 STEPS = "measured_s,parallel.pipeline,batch.global\n0.01,1,2\n0.02,2,4\n"
+PRODUCTS = json.dumps({"schemaVersion": 1, "traceEvents": [
+    operator("aten::mm", 10, 20, 1, [[128, 64], [64, 192]]), launch(15, 3), kernel(100, 40, 3),
+    operator("aten::linear", 50, 20, 2, [[2, 16, 32], [64, 32], [64]], [BF16] * 3), launch(55, 4), kernel(200, 30, 4, 2),
+]})  # fmt: skip
 _PROFILE = "tests/data/kineto/synthetic_two_rank"
 
 
@@ -97,8 +100,8 @@ def targets() -> dict[str, Target]:
         "calibration": _target(
             f"{RUN} --set cost=c.yaml", "c.yaml", _shipped("clustersim/gpus/H100-SXM5-80GB/megatron-2024.yaml"), {"e.yaml": ON_H100.encode()}
         ),
-        "measured": _target(f"{RUN} --set cost={{table:k.csv}}".replace(":", ":\u00a0"), "k.csv", MEASURED, {"e.yaml": ON_H100.encode()}),
-        "measured-trace": _target(f"{RUN} --set cost.trace=k.json", "k.json", _shipped(f"{_PROFILE}/full/rank0.pt.trace.json"), {"e.yaml": ON_H100.encode()}),
+        "measured": _target(f"{RUN} --set cost.table=k.csv", "k.csv", MEASURED, {"e.yaml": ON_H100.encode()}),
+        "measured-trace": _target(f"{RUN} --set cost.trace=k.json", "k.json", PRODUCTS, {"e.yaml": ON_H100.encode()}),
         "calibrate": _target("calibrate k.csv --gpu H100-SXM5-80GB --json -o out.yaml", "k.csv", KERNELS),
         "calibrate-kinds": _target("calibrate k.csv --gpu H100-SXM5-80GB --json -o out.yaml", "k.csv", MEASURED),
         "calibrate-steps": _target("calibrate s.csv --experiment e.yaml --json", "s.csv", STEPS, {"e.yaml": ON_H100.encode()}),

@@ -227,7 +227,7 @@ def test_a_window_and_ranks(run_folder, tmp_path):
         (lambda folder: (folder / "ops.parquet").write_bytes(b"PAR1"), {}, "not a readable Parquet"),
         (lambda folder: (folder / "manifest.json").write_text("{"), {}, "manifest.json: not readable JSON"),
         (lambda folder: (folder / "summary.json").write_text("[1]"), {}, "summary.json: expected a JSON object"),
-        (lambda folder: table(stage="x").to_parquet(folder / "ops.parquet"), {}, "ops: stage"),
+        (lambda folder: table(stage="x").to_parquet(folder / "ops.parquet"), {}, "ops.parquet: stage"),
         (lambda folder: table(ops=0).to_parquet(folder / "ops.parquet"), {}, "no ops"),
         (lambda folder: table(start_ps=0, end_ps=0).to_parquet(folder / "ops.parquet"), {}, "takes time"),
         (lambda folder: None, {"ranks": "77"}, "rank 77"),
