@@ -39,7 +39,8 @@ _FACTORS: dict[str, dict[str, Fraction]] = {
 }
 EXAMPLES = {"bandwidth": "200 Gb/s or 25 GB/s", "size": "80 GiB or 25 MB", "time": "5 us or 1.5 s", "compute": "312 TFLOP/s"}
 _WHOLE = {"bandwidth", "size"}
-_NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)\s*(\S*)\s*")
+# Possessive (++): else a long text that does not match takes the square of its length.
+_NUMBER = re.compile(r"\s*+([+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,3})?)\s*+(\S*+)\s*+")
 _MAX_DIGITS, _MAX_SHOWN = 60, 40
 # Far beyond any machine, and small enough that a run of many such times still fits the clock (64 bits of picoseconds).
 _LARGEST = {"bandwidth": "1 EB/s", "size": "1000 PB", "time": "1000 h", "compute": "1000 EFLOP/s"}

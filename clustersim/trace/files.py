@@ -154,7 +154,7 @@ def table_writer(table: pd.DataFrame) -> Write:
 
 def text_writer(text: str) -> Write:
     """For :func:`write_all`: text as UTF-8."""
-    return lambda path: path.write_text(text, encoding="utf-8") 
+    return lambda path: path.write_text(text, encoding="utf-8")
 
 
 def read_trace(folder: Path) -> Trace:

@@ -112,8 +112,8 @@ def candidates(method: str, x: int, network: str = "InfiniBand", node: int = 16)
                 before = data
                 for partition in PARTITIONS[method]:
                     one = replace(first, data=data, pipeline=p, tensor=t, micro_batches=m, partition=partition)
-                    fitting = (each for each in (one, replace(one, offload="activations")) if memory_bytes(each) < MEMORY_USED * MEMORY_BYTES)
-                    yield from list(fitting)[:1]
+                    ways = (one, replace(one, offload="activations"))
+                    yield from [way for way in ways if memory_bytes(way) < MEMORY_USED * MEMORY_BYTES][:1]
 
 
 def shortest(method: str, x: int, network: str = "InfiniBand", node: int = 16) -> list[Configuration]:

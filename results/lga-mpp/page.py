@@ -12,7 +12,6 @@ from configurations import CALIBRATED, PAPER, PEAK
 METHODS = ("baseline", "improved")
 PUBLISHED_DAYS = {"baseline": 14.5, "improved": 7.15}
 """From the efficiencies of 0.45 and 0.85."""
-MINUTES = 10
 _TRAFFIC = {"reduce": "gradient reduction", "state": "partitioned state", "pipeline": "pipeline, 5 stages", "tensor": "tensor, 16 ways"}
 
 
@@ -21,7 +20,7 @@ def page(tables: Mapping[str, pd.DataFrame]) -> str:
     text = Path(__file__).with_name("page.txt").read_text(encoding="utf-8")
     comparison, sizes = tables["comparison"], tables["sizes"]
     return text.format(
-        minutes=MINUTES, parameters=f"{12 * 160**5 / 1e12:.2f}", software=CALIBRATED,
+        parameters=f"{12 * 160**5 / 1e12:.2f}", software=CALIBRATED,
         **_times(comparison), **_sizes(sizes), **_networks(tables["networks"], pick(sizes, x=160, method="improved")["days"]),
         **_memory(tables["memory"]),
         comparison_table=comparison_table(comparison), sizes_table=sizes_table(sizes), intensity_table=intensity_table(tables["intensity"]),
@@ -139,7 +138,7 @@ def comparison_table(table: pd.DataFrame) -> str:
         memory = [f"{size / 1e9:.1f}" for size in (state_bytes(row), row["buffers_bytes"], row["activations_bytes"])]
         lines.append([
             row["cost"], row["dimensions"], row["method"], f"{row['data']} x {row['pipeline']} x {row['tensor']}", f"{row['gpus']:,}",
-            f"{row['micro_batches']} x {row['micro']}", f"{row['hfu']:.2f}", f"{row['days']:.4g}", *memory,
+            f"{row['micro_batches']} x {row['micro']}", f"{row['hfu']:.2f}", f"{row['days']:#.4g}", *memory,
             total if row["fits"] else f"*{total}*",
         ])  # fmt: skip
     return markdown([*header, "state (GB)", "buffers", "activations", "memory"], lines)
@@ -152,7 +151,9 @@ def sizes_table(table: pd.DataFrame) -> str:
         cells = [
             cell
             for row in (baseline, improved)
-            for cell in (f"{row['data']} x {row['pipeline']} x {row['tensor']}", f"{row['micro_batches']}", f"{row['days']:.3g}")
+            for cell in (
+                f"{row['data']} x {row['pipeline']} x {row['tensor']}", f"{row['micro_batches']}", f"{row['days']:#.3g}".rstrip("."),
+            )  # fmt: skip
         ]
         lines.append([f"{x}", f"{12 * x**5 / 1e9:,.1f}", *cells, ratio(baseline["days"], improved["days"])])
     header = ["x", "parameters (1e9)", "baseline: data x pipeline x tensor", "m", "days", "improved", "m", "days", "ratio"]

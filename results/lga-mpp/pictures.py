@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 from configurations import MEMORY, PEAK
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from clustersim.plots.style import FAINT_INK, INK, MEMORY_STYLES
 
@@ -58,9 +60,8 @@ def sizes(table: pd.DataFrame) -> Figure:
     time.set(yscale="log", ylabel="shortest training (days)")
     memory.set(yscale="log", ylabel="memory of the fullest GPU (GB)")
     for axes in (time, memory):
-        axes.set(xscale="log", xlabel="x (12 $x^5$ parameters)", xticks=(32, 64, 96, 128, 160, 224, 320))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set(xscale="log", xlabel="x (12 $x^5$ parameters)")
+        _plain_ticks(axes, (32, 64, 96, 128, 160, 224, 320))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.grid(alpha=0.25)
         axes.legend(frameon=False, fontsize=9)
@@ -71,7 +72,7 @@ def sizes(table: pd.DataFrame) -> Figure:
 def networks(table: pd.DataFrame, nodes: pd.DataFrame) -> Figure:
     """Days of X_160 by network, and by GPUs of a node."""
     figure = Figure(figsize=(10, 4.0), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
+    left, right = figure.subplots(1, 2)
     names = list(dict.fromkeys(table["network"]))
     for place, (case, method) in enumerate((case, method) for case in dict.fromkeys(table["case"]) for method in LOOKS):
         of = table[(table["case"] == case) & (table["method"] == method)].set_index("network").loc[names]
@@ -80,7 +81,7 @@ def networks(table: pd.DataFrame, nodes: pd.DataFrame) -> Figure:
         label = f"{method}, {'as on InfiniBand' if fixed else 'best for this network'}"
         left.bar(at, of["days"], 0.18, color="white" if fixed else colour, edgecolor=colour, linewidth=1.2, label=label)
         for where, days in zip(at, of["days"], strict=True):
-            left.text(where, days, f"{days:.3g}", ha="center", va="bottom", fontsize=7.5, color=INK)
+            left.text(where, days, f"{days:#.3g}", ha="center", va="bottom", fontsize=7.5, color=INK)
     rates = {"NVLink": "300 GB/s", "InfiniBand": "200 Gb/s", "Ethernet": "25 Gb/s"}
     left.set_xticks(range(len(names)), [f"{name}\n{rates[name]} a GPU" for name in names])
     left.set(ylabel="training of X_160 (days)", ylim=(0, None))
@@ -88,9 +89,8 @@ def networks(table: pd.DataFrame, nodes: pd.DataFrame) -> Figure:
     for method, of in nodes.groupby("method", sort=False):
         colour, marker = LOOKS[method]
         right.plot(of["node"], of["days"], marker=marker, color=colour, label=method)
-    right.set(xscale="log", xlabel="GPUs of a node", xticks=sorted(set(nodes["node"])))
-    right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    right.xaxis.set_minor_formatter(NullFormatter())
+    right.set(xscale="log", ylim=(0, None), xlabel="GPUs of a node", ylabel="training of X_160 (days)")
+    _plain_ticks(right, sorted(set(nodes["node"])))
     right.grid(alpha=0.25)
     right.legend(frameon=False, fontsize=9)
     for axes in (left, right):
@@ -124,6 +124,13 @@ def memory(table: pd.DataFrame) -> Figure:
     axes.legend(frameon=False, fontsize=9, loc="lower right")
     _bare(axes)
     return figure
+
+
+def _plain_ticks(axes: Axes, places: Sequence[int]) -> None:
+    """At these places of a logarithmic axis, and nowhere else."""
+    axes.xaxis.set_major_locator(FixedLocator(places))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _bare(axes: Axes) -> None:

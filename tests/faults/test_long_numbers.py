@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from clustersim.importers.kineto_events import Arguments
-from clustersim.importers.kineto_kinds import group_ranks
+from clustersim import units
+from clustersim.importers.kineto_kinds import Arguments, group_ranks
 from clustersim.plots.layout import _natural
 
 NINES = "9" * 5000
@@ -37,6 +37,12 @@ def test_in_names():
     """Ordered by size all the same."""
     assert sorted([f"stream {NINES}", "stream 20", "stream 007"], key=_natural) == ["stream 007", "stream 20", f"stream {NINES}"]
     assert group_ranks(Arguments(ranks=f"[0, {NINES}]")) == ()
+
+
+def test_a_quantity_of_half_a_million_digits():
+    """Is refused in no time too."""
+    with pytest.raises(ValueError, match="is not a number with a unit; write for example 5 us or 1.5 s"):
+        units.parse("9" * 400_000 + " us us", "time")
 
 
 def test_a_line_of_a_hundred_thousand_columns(small, cli):

@@ -8,12 +8,96 @@ from collections.abc import Callable
 
 _WORD = re.compile(rb"[A-Za-z_][\w.-]*|-?\d[\w.+-]*|\"[^\"\n]*\"|[^\s\w]")
 _NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][-+]?\d+)?")
-NUMBERS = [b"nan", b"inf", b"-inf", b".nan", b".inf", b"1e400", b"-1e400", b"1e308", b"5e-324", b"-0", b"0", b"-1", b"0.0", b"1.5", b"2147483648",
-           b"9223372036854775807", b"9223372036854775808", b"-9223372036854775809", b"18446744073709551616", b"9" * 30, b"9" * 5000,
-           b"1e3", b"0x10", b"1_000", b"1,000", "٣".encode(), "²".encode(), b"NaN", b"Infinity", b"true", b"null", b"''", b'""', b"[]", b"{}"]  # fmt: skip
-PIECES = [b"\0", b"\xff", b"\xfe\xff", b"\xef\xbb\xbf", b"\r", b"\n", b"\t", b"\x1b[31m", "é".encode(), "模型".encode(), "\u2028".encode(), "\u202e".encode(),
-          b"\xed\xa0\x80", b'"', b"'", b"\\", b"\\u0000", b"\\ud800", b"{", b"}", b"[", b"]", b"(", b")", b"<", b">", b"<!--", b"]]>", b"&amp;", b"&x;", b",", b";", b":",
-          b": ", b"- ", b"#", b"*a", b"&a ", b"!!python/name:os.system ", b"%", b"$", b"$(", b"`", b"|", b"../../", b"/dev/zero", b"/etc/passwd", b"~", b"NV99999", b"=", b"--"]  # fmt: skip
+NUMBERS = [
+    b"nan",
+    b"inf",
+    b"-inf",
+    b".nan",
+    b".inf",
+    b"1e400",
+    b"-1e400",
+    b"1e308",
+    b"5e-324",
+    b"-0",
+    b"0",
+    b"-1",
+    b"0.0",
+    b"1.5",
+    b"2147483648",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"-9223372036854775809",
+    b"18446744073709551616",
+    b"9" * 30,
+    b"9" * 5000,
+    b"1e3",
+    b"0x10",
+    b"1_000",
+    b"1,000",
+    "٣".encode(),
+    "²".encode(),
+    b"NaN",
+    b"Infinity",
+    b"true",
+    b"null",
+    b"''",
+    b'""',
+    b"[]",
+    b"{}",
+]
+PIECES = [
+    b"\0",
+    b"\xff",
+    b"\xfe\xff",
+    b"\xef\xbb\xbf",
+    b"\r",
+    b"\n",
+    b"\t",
+    b"\x1b[31m",
+    "é".encode(),
+    "模型".encode(),
+    "\u2028".encode(),
+    "\u202e".encode(),
+    b"\xed\xa0\x80",
+    b'"',
+    b"'",
+    b"\\",
+    b"\\u0000",
+    b"\\ud800",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b"(",
+    b")",
+    b"<",
+    b">",
+    b"<!--",
+    b"]]>",
+    b"&amp;",
+    b"&x;",
+    b",",
+    b";",
+    b":",
+    b": ",
+    b"- ",
+    b"#",
+    b"*a",
+    b"&a ",
+    b"!!python/name:os.system ",
+    b"%",
+    b"$",
+    b"$(",
+    b"`",
+    b"|",
+    b"../../",
+    b"/dev/zero",
+    b"/etc/passwd",
+    b"~",
+    b"NV99999",
+    b"=",
+    b"--",
+]
 DEPTHS = (60, 2_000, 100_000)
 
 
@@ -102,16 +186,37 @@ def swap_lines(data: bytes, chance: random.Random) -> bytes:
 
 def nest(data: bytes, chance: random.Random) -> bytes:
     begin, end = _token(data, chance)
-    depth, (opening, closing) = chance.choice(DEPTHS), chance.choice(((b"[", b"]"), (b"{a: ", b"}"), (b'{"a":', b"}"), (b"<a>", b"</a>"), (b"(", b")")))
+    depth, (opening, closing) = (
+        chance.choice(DEPTHS),
+        chance.choice(((b"[", b"]"), (b"{a: ", b"}"), (b'{"a":', b"}"), (b"<a>", b"</a>"), (b"(", b")"))),
+    )
     return data[:begin] + opening * depth + data[begin:end] + closing * depth + data[end:]
 
 
 def long_line(data: bytes, chance: random.Random) -> bytes:
     place = _place(data, chance)
-    return data[:place] + chance.choice((b"x", b" ", b"9", b",", b"-", "模".encode())) * chance.choice((200, 70_000, 300_000)) + data[place:]
+    return (
+        data[:place] + chance.choice((b"x", b" ", b"9", b",", b"-", "模".encode())) * chance.choice((200, 70_000, 300_000)) + data[place:]
+    )
 
 
 MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    flip, delete, truncate, duplicate, swap_tokens, copy_token, copy_token, copy_token, drop_token, extreme_number, extreme_number, extreme_number,
-    extreme_number, insert_piece, replace_token, swap_lines, nest, long_line,
-)  # fmt: skip
+    flip,
+    delete,
+    truncate,
+    duplicate,
+    swap_tokens,
+    copy_token,
+    copy_token,
+    copy_token,
+    drop_token,
+    extreme_number,
+    extreme_number,
+    extreme_number,
+    extreme_number,
+    insert_piece,
+    replace_token,
+    swap_lines,
+    nest,
+    long_line,
+)

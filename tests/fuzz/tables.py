@@ -15,7 +15,28 @@ import pandas as pd
 from clustersim.cli import main
 from tests.fuzz.mutations import mutated
 
-_VALUES = (np.nan, np.inf, -np.inf, -1, 0, 1, 2**31, 2**62, 2**63 - 1, -(2**63), 1e300, 0.5, None, "", "x", "\0", "é\n", "9" * 5000, b"\xff", True)
+_VALUES = (
+    np.nan,
+    np.inf,
+    -np.inf,
+    -1,
+    0,
+    1,
+    2**31,
+    2**62,
+    2**63 - 1,
+    -(2**63),
+    1e300,
+    0.5,
+    None,
+    "",
+    "x",
+    "\0",
+    "é\n",
+    "9" * 5000,
+    b"\xff",
+    True,
+)
 _TYPES = ("float64", "float32", "int8", "uint64", "str", "category", "bool", "datetime64[ns]", "object")
 
 
@@ -41,7 +62,9 @@ def run_folder(experiment: str) -> dict[str, bytes]:
 
 
 def exported(run: dict[str, bytes], kind: str) -> dict[str, bytes]:
-    return made(f"convert run --to {kind} -o {'out.json' if kind == 'chrome' else 'out'}", {f"run/{name}": data for name, data in run.items()})
+    return made(
+        f"convert run --to {kind} -o {'out.json' if kind == 'chrome' else 'out'}", {f"run/{name}": data for name, data in run.items()}
+    )
 
 
 def points(experiment: str) -> bytes:

@@ -16,7 +16,13 @@ from tests.importers.test_importers_kineto_shapes import BF16, kernel, launch, o
 from tests.model.test_model_huggingface import DEEPSEEK_V3, LLAMA3_8B
 
 ROOT = Path(__file__).parents[2]
-TINY = "model: {layers: 2, hidden: 64, heads: 4}\ncluster: pcie-ethernet\nparallel: {pipeline: 2}\nstrategy: standard\nbatch: {global: 2, sequence: 128}\n"
+TINY = """\
+model: {layers: 2, hidden: 64, heads: 4}
+cluster: pcie-ethernet
+parallel: {pipeline: 2}
+strategy: standard
+batch: {global: 2, sequence: 128}
+"""
 ON_H100 = TINY.replace("pcie-ethernet", "dgx-h100")
 FULL = """\
 model: {name: mine, layers: 4, hidden: 128, heads: 4, kv_heads: 2, ffn: 256, gated: true, vocab: 1000, experts: 4, top_k: 2, expert_ffn: 64}
@@ -78,10 +84,19 @@ attention,,,,,128,128,4,16,16,0.5,false,,,bf16,7,here
 pass,,,,,,,,,,,,65536,1,bf16,3,here
 """
 STEPS = "measured_s,parallel.pipeline,batch.global\n0.01,1,2\n0.02,2,4\n"
-PRODUCTS = json.dumps({"schemaVersion": 1, "traceEvents": [
-    operator("aten::mm", 10, 20, 1, [[128, 64], [64, 192]]), launch(15, 3), kernel(100, 40, 3),
-    operator("aten::linear", 50, 20, 2, [[2, 16, 32], [64, 32], [64]], [BF16] * 3), launch(55, 4), kernel(200, 30, 4, 2),
-]})  # fmt: skip
+PRODUCTS = json.dumps(
+    {
+        "schemaVersion": 1,
+        "traceEvents": [
+            operator("aten::mm", 10, 20, 1, [[128, 64], [64, 192]]),
+            launch(15, 3),
+            kernel(100, 40, 3),
+            operator("aten::linear", 50, 20, 2, [[2, 16, 32], [64, 32], [64]], [BF16] * 3),
+            launch(55, 4),
+            kernel(200, 30, 4, 2),
+        ],
+    }
+)
 _PROFILE = "tests/data/kineto/synthetic_two_rank"
 
 
@@ -96,9 +111,14 @@ def targets() -> dict[str, Target]:
         "compare": _target("compare e.yaml --json -o out --strategies 1f1b", "e.yaml", TINY),
         "schedule": _target("schedule check s.csv", "s.csv", _shipped("schedules/two-ranks.csv")),
         "schedule-run": _target(f"{RUN} --set strategy.name=./s.csv", "s.csv", _shipped("schedules/two-ranks.csv"), EXPERIMENT),
-        "schedule-convert": _target("schedule convert s.csv --communication --sharding -o out.csv", "s.csv", _shipped("schedules/two-ranks.csv")),
+        "schedule-convert": _target(
+            "schedule convert s.csv --communication --sharding -o out.csv", "s.csv", _shipped("schedules/two-ranks.csv")
+        ),
         "calibration": _target(
-            f"{RUN} --set cost=c.yaml", "c.yaml", _shipped("clustersim/gpus/H100-SXM5-80GB/megatron-2024.yaml"), {"e.yaml": ON_H100.encode()}
+            f"{RUN} --set cost=c.yaml",
+            "c.yaml",
+            _shipped("clustersim/gpus/H100-SXM5-80GB/megatron-2024.yaml"),
+            {"e.yaml": ON_H100.encode()},
         ),
         "measured": _target(f"{RUN} --set cost.table=k.csv", "k.csv", MEASURED, {"e.yaml": ON_H100.encode()}),
         "measured-trace": _target(f"{RUN} --set cost.trace=k.json", "k.json", PRODUCTS, {"e.yaml": ON_H100.encode()}),
@@ -108,7 +128,9 @@ def targets() -> dict[str, Target]:
         "profile": _target("analyze k.json --json", "k.json", _shipped(f"{_PROFILE}/full/rank0.pt.trace.json")),
         "profile-packed": _target("analyze k.json.gz", "k.json.gz", _shipped(f"{_PROFILE}/full/rank1.pt.trace.json"), packed=True),
         "profile-ranks": _target(
-            "analyze k --json -o out", "k/rank1.pt.trace.json", _shipped(f"{_PROFILE}/full/rank1.pt.trace.json"),
+            "analyze k --json -o out",
+            "k/rank1.pt.trace.json",
+            _shipped(f"{_PROFILE}/full/rank1.pt.trace.json"),
             {"k/rank0.pt.trace.json": _shipped(f"{_PROFILE}/full/rank0.pt.trace.json")},
         ),
         "profile-hta": _target("analyze k.json --definition hta --json", "k.json", _shipped(f"{_PROFILE}/full/rank0.pt.trace.json")),
@@ -117,18 +139,28 @@ def targets() -> dict[str, Target]:
         "profile-report": _target("report k.json -o out.html", "k.json", _shipped(f"{_PROFILE}/min/rank0.pt.trace.json")),
         "export-chrome": _target("analyze x.json --json", "x.json", chrome["out.json"]),
         "export-chrome-packed": _target("convert x.json.gz --to parquet -o out", "x.json.gz", chrome["out.json"], packed=True),
-        "export-kineto": _target("analyze k --json", f"k/{min(kineto)}", kineto[min(kineto)], {f"k/{name}": data for name, data in kineto.items()}),
+        "export-kineto": _target(
+            "analyze k --json", f"k/{min(kineto)}", kineto[min(kineto)], {f"k/{name}": data for name, data in kineto.items()}
+        ),
         "export-csv": _target("analyze k --json", "k/ops.csv", csv["ops.csv"], {f"k/{name}": data for name, data in csv.items()}),
-        "huggingface": _target(f"{RUN} --set model=config.json", "config.json", json.dumps(LLAMA3_8B | {"num_hidden_layers": 2}), EXPERIMENT),
-        "huggingface-mixture": _target(f"{RUN} --set model=config.json", "config.json", json.dumps(DEEPSEEK_V3 | {"num_hidden_layers": 4}, indent=1), EXPERIMENT),
+        "huggingface": _target(
+            f"{RUN} --set model=config.json", "config.json", json.dumps(LLAMA3_8B | {"num_hidden_layers": 2}), EXPERIMENT
+        ),
+        "huggingface-mixture": _target(
+            f"{RUN} --set model=config.json", "config.json", json.dumps(DEEPSEEK_V3 | {"num_hidden_layers": 4}, indent=1), EXPERIMENT
+        ),
         "deepspeed": _target("import ds.json --model llama2-7b --gpus 32 -o out.yaml", "ds.json", samples.DEEPSPEED),
-        "manifest": _target("analyze run --json", "run/manifest.json", run["manifest.json"], {f"run/{name}": data for name, data in run.items()}),
+        "manifest": _target(
+            "analyze run --json", "run/manifest.json", run["manifest.json"], {f"run/{name}": data for name, data in run.items()}
+        ),
         "summary": _target("analyze run", "run/summary.json", run["summary.json"], {f"run/{name}": data for name, data in run.items()}),
-        "manifest-report": _target("report run -o out.html", "run/manifest.json", run["manifest.json"], {f"run/{name}": data for name, data in run.items()}),
+        "manifest-report": _target(
+            "report run -o out.html", "run/manifest.json", run["manifest.json"], {f"run/{name}": data for name, data in run.items()}
+        ),
         "points": _target(
             "sweep e.yaml --vary batch.global=2,4 --no-knees --jobs 1 --json -o out", "out/points.jsonl", tables.points(TINY), EXPERIMENT
         ),
-    }  # fmt: skip
+    }
     for name in ("175B", "LLAMA", "MIXTURE"):
         each[f"megatron-{name.lower()}"] = _target("import job.sh --gpus 64 -o out.yaml", "job.sh", getattr(samples, f"SCRIPT_{name}"))
     for name, make in samples.TOPO_TABLES.items():
@@ -137,10 +169,17 @@ def targets() -> dict[str, Target]:
         each[f"nccl-{name}"] = _target("topology import topo.xml -o out.yaml", "topo.xml", make())
     for path in sorted((ROOT / "topologies").glob("*.yaml")):
         each[f"topology-{path.stem}"] = _target("topology check t.yaml", "t.yaml", path.read_bytes())
-    each["topology-collective"] = _target("collective --cluster t.yaml --size 1MB,1GB --json", "t.yaml", _shipped("topologies/dgx-1-v100.yaml"))
+    each["topology-collective"] = _target(
+        "collective --cluster t.yaml --size 1MB,1GB --json", "t.yaml", _shipped("topologies/dgx-1-v100.yaml")
+    )
     for table in ("ops", "dependencies", "links", "memory", "link_totals", "ranks"):
         files = {f"run/{name}": data for name, data in run.items()}
-        for command in ("analyze run --json", "gantt run -o out.svg --json", "report run -o out.html --json", "convert run --to chrome -o out.json"):
+        for command in (
+            "analyze run --json",
+            "gantt run -o out.svg --json",
+            "report run -o out.html --json",
+            "convert run --to chrome -o out.json",
+        ):
             name = f"{table}-{command.split()[0]}"
             each[name] = _target(command, f"run/{table}.parquet", run[f"{table}.parquet"], files, mutate=tables.mutated_table)
     return each

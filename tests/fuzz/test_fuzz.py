@@ -11,7 +11,8 @@ from tests.fuzz.mutations import MUTATIONS, mutated
 from tests.fuzz.parent import results
 
 ONE_OF_A_KIND = (
-    "experiment-full", "experiment-fixed", "schedule-run", "calibration", "measured", "measured-trace", "calibrate-kinds", "calibrate-steps",
+    "experiment-full", "experiment-fixed", "schedule-run", "calibration", "measured", "measured-trace", "calibrate-kinds",
+    "calibrate-steps",
     "profile", "profile-packed", "profile-ranks", "export-chrome-packed", "export-kineto", "export-csv", "huggingface", "deepspeed",
     "megatron-llama", "smi-dgx_2", "nccl-dgx_1", "topology-explicit-example", "topology-dgx-a100", "manifest", "summary", "ops-convert",
     "dependencies-analyze", "links-analyze", "memory-gantt", "link_totals-analyze", "ranks-analyze",

@@ -67,11 +67,10 @@ def test_the_committed_intensities_are_what_the_script_makes(intensity):
 
 
 def test_committed_rows_are_what_the_script_makes():
-    improved = configurations.PAPER[1]
-    (row,) = configurations.simulated([improved], Here())
-    at_peak = KEPT["comparison"][(KEPT["comparison"]["cost"] == "peak") & (KEPT["comparison"]["dimensions"] == "3d")]
-    kept = at_peak[at_peak["method"] == "improved"].iloc[0].to_dict()
-    assert {name: kept[name] for name in row} == pytest.approx(row, rel=1e-12)
+    row = pd.DataFrame(configurations.simulated([configurations.PAPER[1]], Here()))
+    table = KEPT["comparison"]
+    kept = table[(table["cost"] == "peak") & (table["dimensions"] == "3d") & (table["method"] == "improved")]
+    pd.testing.assert_frame_equal(row, kept[row.columns].reset_index(drop=True), check_dtype=False, rtol=1e-12)
     made = tables.sizes(Here(), [32])
     pd.testing.assert_frame_equal(made, KEPT["sizes"][KEPT["sizes"]["x"] == 32].reset_index(drop=True), check_dtype=False, rtol=1e-12)
 
