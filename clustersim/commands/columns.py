@@ -39,7 +39,9 @@ def _typed(name: str, table: pd.DataFrame, place: str) -> pd.DataFrame:
 
 
 def check_names(column: pd.Series, what: str) -> None:
-    """InputError, with the row, for a gap, and for what is no text."""
+    """InputError, with the row, for a gap, and for what is no text; an empty column has neither, whatever its type."""
+    if not len(column):
+        return
     gaps = column.isna().to_numpy()
     if gaps.any():
         raise InputError(f"{what}: row {int(gaps.argmax())} is missing; expected a name")

@@ -116,7 +116,7 @@ def _to_events(path: Path, blocks: _Counted, header: Header) -> bytes:
     text = b""
     for more in blocks:
         begin = max(0, len(text) - len(b'"traceEvents" : ['))
-        text = (text + more).removeprefix(b"\xef\xbb\xbf")
+        text = (text + more).removeprefix(b"\xef\xbb\xbf").lstrip()  # or each block would be looked through again
         bare = _OPEN.match(text)
         if bare:
             header.bare = True
