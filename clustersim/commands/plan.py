@@ -88,6 +88,8 @@ def _print(answer: Answer) -> None:
         _print_plans(question, answer.front, "the fastest for at most so many GPUs")
     if len(answer.plans) > 1:
         print(f"runner-up: {lost_by(answer.plans[1], best, question.per_gpu)}")
+    if best.candidate.micro == max(question.space.micro) > 1 and best.candidate.micro_batches > 1:
+        print(f"the best has the largest micro-batch looked at, {best.candidate.micro}; a larger --micro-batch may be faster still")
 
 
 def _training_text(question: Question, best: Found) -> str:

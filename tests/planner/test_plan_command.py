@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import clustersim
+from clustersim.cli import main
 
 SMALL = ("x-32", "paper-a100", "--gpus", "2", "--batch", "8", "--micro-batch", "1", "--tokens", "1e9", "--jobs", "1", "--top", "3")
 
@@ -96,3 +97,13 @@ def test_bad_input_is_one_line(folder, cli, arguments, said):
     assert result.status == 2 and result.out == ""
     assert said in result.err.splitlines()[-1] and result.err.count("clustersim:") == 1
     assert not list(folder.rglob("*.png")) and not list(folder.rglob("*.csv"))
+
+
+def test_a_best_plan_at_the_edge_of_the_micro_batches_says_so(capsys, tmp_path):
+    def said(micro):
+        command = ["plan", "megatron-1.2b", "dgx-a100", "--gpus", "8", "--batch", "64", "--data", "8", "--strategies", "standard", "--micro-batch", micro]
+        assert main([*command, "--jobs", "1", "-o", str(tmp_path / micro)]) == 0
+        return capsys.readouterr().out
+
+    assert "the largest micro-batch looked at, 2; a larger --micro-batch may be faster still" in said("1,2")
+    assert "largest micro-batch" not in said("8")  # 64 sequences on 8 replicas: one micro-batch, there is no larger
