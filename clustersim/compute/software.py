@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from clustersim import document
 from clustersim.compute.footprint import KEYS as MEMORY_KEYS
@@ -39,8 +40,8 @@ class Software:
     score, ``rotary`` over queries and keys, ``bias`` over the output of a matrix, ``permute`` over the copies of the tokens that
     experts get, ``loss`` over the logits in 32 bits, ``embedding`` over the hidden state. ``optimizer_bytes`` are moved per
     parameter and step, ``gradient_bytes`` more where there are replicas, whose gradients are packed, divided and unpacked. For ``fork_s``
-    the GPU waits for its host at every dropout of attention, for ``checkpoint_s`` at every layer that is computed again. With
-    ``beside_weights`` the tensor-parallel collectives of the backward that give the gradient of a block's input run beside the gradients
+    the GPU waits for its host at every dropout of attention, for ``checkpoint_s`` at every layer that is computed again, for
+    ``update_s`` at every layer that the optimizer updates. With ``beside_weights`` the tensor-parallel collectives of the backward that give the gradient of a block's input run beside the gradients
     of its weights. ``selective`` recompute repeats the ``core`` of the attention (arXiv 2205.05198), or every second of the matrix
     ``products`` and what lies between them, and keeps the attention (torchtitan).
     """
@@ -64,13 +65,14 @@ class Software:
     gradient_bytes: int
     fork_s: float
     checkpoint_s: float
+    update_s: float
     beside_weights: bool
     selective: str
     memory: Footprint
 
 
 _PASSES = tuple(field.name for field in fields(Software) if field.type == "Passes")
-_TIMES = ("fork", "checkpoint")
+_TIMES = ("fork", "checkpoint", "update")
 _KEYS = ("description", "attention", "causal", *_PASSES, *_TIMES, "optimizer", "gradients", "beside_weights", "selective", "memory")
 
 
@@ -85,6 +87,8 @@ def load_software(name: str) -> Software:
     if name not in software_names():
         raise InputError(f"unknown software {document.shown(name)}{document.nearest(name, software_names())}; allowed: {', '.join(software_names())}")
     top = _read(name).section("", _KEYS)
+    times: dict[str, Any] = {f"{key}_s": top.quantity(key, "time", 0.0) for key in _TIMES}
+    passes: dict[str, Any] = {key: _read_passes(top, key) for key in _PASSES}
     return Software(
         name=name,
         description=top.text("description"),
@@ -94,9 +98,9 @@ def load_software(name: str) -> Software:
         beside_weights=top.boolean("beside_weights"),
         optimizer_bytes=int(top.quantity("optimizer", "size")),
         gradient_bytes=int(top.quantity("gradients", "size", 0)),
-        **{f"{key}_s": top.quantity(key, "time", 0.0) for key in _TIMES},
+        **times,
         memory=read_footprint(top.section("memory", MEMORY_KEYS)),
-        **{key: _read_passes(top, key) for key in _PASSES},
+        **passes,
     )
 
 

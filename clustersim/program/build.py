@@ -12,7 +12,7 @@ from clustersim.program.blocks import embedding_of, head_of, layer_blocks, layer
 from clustersim.program.costs import Costs, Segments, embedding_segments, fixed_layer, head_segments, layer_segments, overlapped
 from clustersim.program.instantiate import instantiate
 from clustersim.program.lower import lower
-from clustersim.program.memory import memory_sizes, rank_layer_parameters, rank_parameters, state_of
+from clustersim.program.memory import memory_sizes, rank_layer_parameters, rank_layers, rank_parameters, state_of
 from clustersim.program.program import Program
 from clustersim.program.traffic import Inner, Traffic
 from clustersim.read_cost import FixedCost
@@ -97,7 +97,7 @@ def _optimizer_ps(experiment: Experiment, rank: int) -> int:
     """Adam's bytes at the bandwidth of the memory.
 
     It reads the gradient and its state, and writes the state and the weights; software moves more, for the norm of the gradients
-    and in kernels of their own.
+    and in kernels of their own. Some waits for its host at the tensors of every layer.
     """
     state, (dense, experts) = state_bytes(experiment.precision), rank_parameters(experiment, rank)
     if experiment.strategy.partition != "none":
@@ -107,7 +107,8 @@ def _optimizer_ps(experiment: Experiment, rank: int) -> int:
         return to_ps((dense + experts) * (state.gradients + 2 * state.optimizer + state.weights) / bandwidth_bytes_s)
     software = calibration.software
     moved_bytes = software.optimizer_bytes + (software.gradient_bytes if experiment.grid.copies > 1 else 0)
-    return to_ps((dense + experts) * moved_bytes / (bandwidth_bytes_s * calibration.memory_efficiency))
+    waited_s = software.update_s * len(rank_layers(experiment, rank))
+    return to_ps((dense + experts) * moved_bytes / (bandwidth_bytes_s * calibration.memory_efficiency) + waited_s)
 
 
 def build_traffic(experiment: Experiment) -> Traffic:

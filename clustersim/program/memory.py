@@ -137,11 +137,17 @@ def rank_layer_parameters(experiment: Experiment) -> list[tuple[int, int]]:
     return [(count, piece.experts if model.is_moe(layer) else 0) for layer, count in enumerate(counts)]
 
 
+def rank_layers(experiment: Experiment, rank: int) -> list[int]:
+    """Layers that a pipeline rank holds; those of both copies of the model where there are two."""
+    schedule = experiment.schedule
+    stages = [stage % schedule.stages for stage, place in enumerate(schedule.placement) if place == rank]
+    return [layer for stage in stages for layer in experiment.stage_layers[stage]]
+
+
 def rank_parameters(experiment: Experiment, rank: int) -> tuple[int, int]:
     """Parameters that a tensor rank of a pipeline rank holds, and of routed experts; both copies of the model where there are two."""
-    counts, schedule = rank_layer_parameters(experiment), experiment.schedule
-    stages = [stage % schedule.stages for stage, place in enumerate(schedule.placement) if place == rank]
-    held = [counts[layer] for stage in stages for layer in experiment.stage_layers[stage]]
+    counts = rank_layer_parameters(experiment)
+    held = [counts[layer] for layer in rank_layers(experiment, rank)]
     return sum(dense for dense, _ in held), sum(experts for _, experts in held)
 
 
@@ -162,7 +168,7 @@ def _state(experiment: Experiment, rank: int) -> dict[str, int]:
     run into each other without a flush, a second version of the weights is kept (PipeDream-2BW, arXiv 2006.09503).
     """
     partition, (state, _), (dense, experts) = experiment.strategy.partition, state_of(experiment), rank_parameters(experiment, rank)
-    master = bool(experiment.calibration) and experiment.calibration.software.memory.gathers_master
+    master = experiment.calibration is not None and experiment.calibration.software.memory.gathers_master
     versions = 1 if experiment.schedule.flushes else 2
 
     def divided(per_parameter: int, *partitions: str) -> int:

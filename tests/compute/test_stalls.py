@@ -54,11 +54,11 @@ def costs(data, recompute="none"):
 
 
 def test_replicas_pack_divide_and_unpack_their_gradients():
-    """12 B of every parameter at 0.8 x 900 GB/s; parameters of two layers, embeddings and the final norm by hand."""
+    """12 B of every parameter at 0.8 x 900 GB/s, and 1.53 ms a layer; parameters of two layers, embeddings and the final norm by hand."""
     h, layers, vocab, sequence = 1536, 2, 51200, 1024
     parameters = layers * (12 * h * h + 13 * h) + (vocab + sequence) * h + 2 * h
     (alone,), (shared,) = costs(1).optimizer_ps, costs(2).optimizer_ps
-    assert alone == pytest.approx(74 * parameters / (0.8 * 900e9) * 1e12, rel=1e-6)
+    assert alone == pytest.approx(74 * parameters / (0.8 * 900e9) * 1e12 + 2 * 1.53e9, rel=1e-6)
     assert shared - alone == pytest.approx(12 * parameters / (0.8 * 900e9) * 1e12, rel=1e-6)
 
 
@@ -69,3 +69,18 @@ def test_full_recompute_waits_for_twelve_copies_a_layer():
     (forward,), (backward,), (again, after) = plain["F"], plain["B"], full["B"]
     assert again.duration_ps == forward.duration_ps
     assert after.duration_ps - backward.duration_ps == pytest.approx(708e6, abs=2)
+
+
+def test_the_optimizer_waits_at_the_layers_of_its_stage_whatever_the_tensor_parallelism():
+    """Two stages of one layer: with twice the tensor ranks what is left of the optimizer is half the bytes, and the same 1.53 ms."""
+
+    def optimizer_ps(tensor):
+        return build_costs(parsed(
+            f"{GPT}parallel: {{pipeline: 2, tensor: {tensor}}}\nbatch: {{global: 1, micro: 1, sequence: 1024}}\n".replace("strategy: standard", "strategy: 1f1b")
+        )).optimizer_ps  # fmt: skip
+
+    # The first stage's norms, biases behind row-parallel products and positions are on every tensor rank: 6 h and 1024 h parameters.
+    h = 1536
+    whole, half = (12 * h * h + 13 * h) + (51200 + 1024) * h, (12 * h * h + 7 * h) // 2 + 6 * h + (51200 // 2 + 1024) * h
+    for tensor, parameters in ((1, whole), (2, half)):
+        assert optimizer_ps(tensor)[0] == pytest.approx(74 * parameters / (0.8 * 900e9) * 1e12 + 1.53e9, rel=1e-6)
