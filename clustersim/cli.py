@@ -7,7 +7,8 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 from clustersim.errors import InputError
 
@@ -51,7 +52,7 @@ def _open_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w"))
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
@@ -64,27 +65,27 @@ def _drop_output() -> None:
 class _Parser(argparse.ArgumentParser):
     """Errors on one line, with the nearest known word."""
 
-    def __init__(self, **settings) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False)
         self._negative_number_matcher = re.compile(r"-[0-9.]")  # `-1s` is a value, which the command then refuses by its name
 
-    def error(self, message: str):
+    def error(self, message: str) -> NoReturn:
         _fail(f"{message}; see `{self.prog} --help`")
         self.exit(2)
 
-    def parse_known_args(self, args=None, namespace=None):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unknown argument {_with_nearest(unknown[0], self._option_string_actions)}")
         return namespace, unknown
 
-    def _check_value(self, action, value) -> None:
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             known = f"{_with_nearest(value, action.choices)}; allowed: {', '.join(action.choices)}"
             raise argparse.ArgumentError(action, f"unknown {known}")
 
 
-def _with_nearest(word: str, known) -> str:
+def _with_nearest(word: str, known: Iterable[str]) -> str:
     from clustersim.document import nearest, shown
 
     return f"{shown(word)}{nearest(word, list(known))}"
@@ -139,7 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--gpu", metavar="NAME", help="what kernels were measured on; of experiments, their cluster's")
     calibrate.add_argument("--software", metavar="NAME", help="its generation, default that of the rows, or the usual one of the GPU")
     calibrate.add_argument("--like", metavar="GPU/SOFTWARE", help="the figures that are not fitted, default the shipped ones of the pair")
-    calibrate.add_argument("--fit", default="matmul_efficiency", metavar="A,B", help="figures by their keys in the file, default %(default)s")
+    calibrate.add_argument("--fit", default="matmul_efficiency", metavar="A,B",
+                           help="figures by their keys in the file, default %(default)s")
     calibrate.add_argument("--experiment", metavar="EXPERIMENT", help="an experiment file below the keys of the rows")
     calibrate.add_argument("-o", dest="output", metavar="FILE", help="write the calibration here, .yaml, for `cost: FILE`")
     _json(calibrate)
@@ -160,7 +162,8 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--node-size", type=_positive, metavar="N", help="GPUs of a node, default the cluster's")
     for option, what in (
         ("tensor", "divisors of the node and the heads"), ("pipeline", "divisors of the layers"), ("data", "any"),
-        ("context", "such that a rank has 4,096 tokens or more"), ("expert", "powers of two"), ("micro-batch", "1,2,4"),
+        ("context", "such that a rank has 4,096 tokens or more"), ("expert", "powers of two"),
+        ("micro-batch", "1,2,4 ... as far as batch and memory go"),
         ("chunks", "up to 6, where a schedule takes any number"),
     ):  # fmt: skip
         plan.add_argument(f"--{option}", metavar="A,B|A..B", help=f"allowed values, default {what}")
@@ -184,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--top", type=_positive, metavar="K", help="so many plans, default 10")
     plan.add_argument("--proven", type=_positive, metavar="K", help="the first so many are proven to be the best of all, default 1")
     plan.add_argument("--jobs", type=_positive, metavar="N", help="processes, default one a core")
-    _overrides(plan, "default runs/MODEL-CLUSTER-plan")
+    _overrides(plan, "default none: nothing is written")
     _json(plan)
     plan.set_defaults(module="plan", function="plan")
 
@@ -193,7 +196,8 @@ def _parser() -> argparse.ArgumentParser:
         "clustersim gantt runs/pipeline-shapes -o step.svg --critical-path --ranks 0-1,3 --from 10s --to 60s",
     )  # fmt: skip
     gantt.add_argument("trace", nargs="+", metavar="TRACE", help=_TRACE_HELP)
-    gantt.add_argument("-o", dest="output", default="gantt.png", metavar="FILE", help=".png, .svg, .pdf, or .html (the page of report), default %(default)s")
+    gantt.add_argument("-o", dest="output", default="gantt.png", metavar="FILE",
+                       help=".png, .svg, .pdf, or .html (the page of report), default %(default)s")
     gantt.add_argument(
         "--chart", choices=("gantt", "utilization", "links"), default="gantt",
         help="what runs when; what the ranks do over time; how busy the links are; default %(default)s",
@@ -208,8 +212,10 @@ def _parser() -> argparse.ArgumentParser:
     analyze = _command(
         commands, "analyze", "what limits a step, and where its time goes", "clustersim analyze runs/pipeline-shapes --from 10s --to 60s"
     )
-    analyze.add_argument("trace", nargs="*", metavar="TRACE", help="a run folder, or PyTorch profiler files (one a rank), or a folder of them")
-    analyze.add_argument("--definition", choices=("ours", "hta"), default="ours", help="figures as HolisticTraceAnalysis defines them, default %(default)s")
+    analyze.add_argument("trace", nargs="*", metavar="TRACE",
+                         help="a run folder, or PyTorch profiler files (one a rank), or a folder of them")
+    analyze.add_argument("--definition", choices=("ours", "hta"), default="ours",
+                         help="figures as HolisticTraceAnalysis defines them, default %(default)s")
     analyze.add_argument("--diff", nargs=2, metavar=("A", "B"), help="what changed from one trace to another")
     analyze.add_argument("--from", dest="start", metavar="TIME", help="begin of the window, for example 1.5s")
     analyze.add_argument("--to", dest="end", metavar="TIME", help="end of the window")
@@ -233,7 +239,8 @@ def _parser() -> argparse.ArgumentParser:
         commands, "convert", "a run for other programs: Perfetto, profilers, simulators, tables",
         "clustersim convert runs/pipeline-shapes --to chrome --ranks 0-3 --from 10s --until 60s -o step.json.gz",
     )  # fmt: skip
-    export.add_argument("trace", metavar="TRACE", help="a run folder, an export of one, or PyTorch profiler files: one, or a folder of them")
+    export.add_argument("trace", metavar="TRACE",
+                        help="a run folder, an export of one, or PyTorch profiler files: one, or a folder of them")
     formats = ("chrome", "kineto", "chakra", "csv", "parquet")
     export.add_argument("--to", required=True, choices=formats, help="chrome: one file for Perfetto; the others: a folder of files")
     export.add_argument("-o", dest="output", metavar="FILE|DIR", help="default TRACE.json.gz, or TRACE-FORMAT, here")
@@ -311,13 +318,15 @@ def _parser() -> argparse.ArgumentParser:
     _json(show)
     show.set_defaults(module="schedule", function="show")
     versus = _command(
-        schedule_commands, "compare", "all schedules at equal ranks, micro-batches and work", "clustersim schedule compare -p 8 -m 32 -c 0.1"
+        schedule_commands, "compare", "all schedules at equal ranks, micro-batches and work",
+        "clustersim schedule compare -p 8 -m 32 -c 0.1"
     )
     versus.add_argument("-p", type=_positive, default=8, metavar="P", help="pipeline ranks, default %(default)s")
     versus.add_argument("-v", type=_positive, default=None, metavar="V", help="stages per rank, default each schedule's own")
     versus.add_argument("-m", type=_positive, default=32, metavar="M", help="micro-batches, default %(default)s")
     for option, default, what in (
-        ("forward", "1", "forward"), ("backward", "2", "full backward"), ("input", "1", "input gradient"), ("weight", "1", "weight gradient"),
+        ("forward", "1", "forward"), ("backward", "2", "full backward"), ("input", "1", "input gradient"),
+        ("weight", "1", "weight gradient"),
     ):  # fmt: skip
         text = f"seconds of a {what} of a whole rank and micro-batch, default %(default)s"
         versus.add_argument(f"--{option}", default=default, metavar="S", help=text)
@@ -328,7 +337,8 @@ def _parser() -> argparse.ArgumentParser:
     versus.set_defaults(module="schedule_compare", function="compare")
 
     check = _command(
-        schedule_commands, "check", "whether a schedule file is complete, in order and free of deadlocks", "clustersim schedule check 1f1b.csv"
+        schedule_commands, "check", "whether a schedule file is complete, in order and free of deadlocks",
+        "clustersim schedule check 1f1b.csv"
     )
     check.add_argument("file", metavar="FILE.csv", help="CSV of torch.distributed.pipelining: a row for each rank, its actions in order")
     _json(check)
@@ -350,7 +360,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:
+def _command(commands: Any, name: str, summary: str, example: str) -> argparse.ArgumentParser:
     return commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=f"example: {example}")
 
 
@@ -364,7 +374,8 @@ def _experiment(command: argparse.ArgumentParser, name: str) -> None:
 
 def _overrides(command: argparse.ArgumentParser, folder: str) -> None:
     command.add_argument(
-        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file, repeatable; KEY= removes it"
+        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE",
+        help="override a key of the file, repeatable; KEY= removes it"
     )
     command.add_argument("-o", dest="output", default=None, metavar="DIR", help=f"output folder, {folder}")
 
@@ -400,10 +411,10 @@ def _whole(text: str) -> int:
 
 
 class _Version(argparse.Action):
-    def __init__(self, option_strings, dest) -> None:
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
 
-    def __call__(self, parser, namespace, values, option_string=None) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from importlib.metadata import version
 
         print(f"clustersim {version('clustersim')}")

@@ -28,24 +28,26 @@ QUESTIONS = (
 
 
 def plan(options: argparse.Namespace) -> None:
-    """Search, print the best plans and why the others lose, write the table, the best as an experiment, the picture."""
+    """Search, print the best plans and why the others lose; into ``-o`` the table, the best as an experiment, the picture."""
+    from clustersim.plots.files import picture_writer
     from clustersim.plots.pareto import pareto
 
     cluster = _one_cluster(options)
     given = {name: value for name in QUESTIONS if (value := getattr(options, name)) is not None}
     question = read_question(options.model, cluster, **given)
-    folder = output_folder(options.output, f"runs/{question.model.name}-{question.cluster.name}-plan")
+    folder = None if options.output is None else output_folder(options.output, options.output)
     line = _Line()
     try:
         answer = answer_to(question, options.jobs, line)
     finally:
         line.close()
-    paths = write(answer, folder, pareto)
+    paths = [] if folder is None else write(answer, folder, picture_writer(lambda: pareto(answer)))
     if options.json:
         print_json(document(answer))
         return
     _print(answer)
-    print_files(paths)
+    if paths:
+        print_files(paths)
 
 
 def _one_cluster(options: argparse.Namespace) -> str:
@@ -88,7 +90,7 @@ def _print(answer: Answer) -> None:
         _print_plans(question, answer.front, "the fastest for at most so many GPUs")
     if len(answer.plans) > 1:
         print(f"runner-up: {lost_by(answer.plans[1], best, question.per_gpu)}")
-    if best.candidate.micro == max(question.space.micro) > 1 and best.candidate.micro_batches > 1:
+    if question.micro_given and best.candidate.micro == max(question.space.micro) and best.candidate.micro_batches > 1:
         print(f"the best has the largest micro-batch looked at, {best.candidate.micro}; a larger --micro-batch may be faster still")
 
 

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from clustersim.errors import InputError
-from clustersim.planner.explain import columns, counts, lost_by, why_none
+from clustersim.planner.explain import counts, lost_by, why_none
 from clustersim.planner.question import Question, read_question
 from clustersim.planner.search import Found, Progress, Search, search
 from clustersim.sweeps.points import resolved
 from clustersim.sweeps.run import workers
-from clustersim.trace.files import write_whole
+from clustersim.trace.files import Write, text_writer, write_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +53,7 @@ def answer_to(question: Question, jobs: int | None = None, progress: Progress = 
     with workers(question.base, jobs) as pool:
         result = _searched(question, pool, question.top, question.proven, question.each, progress)
         if not result.plans:
-            raise InputError(f"plan: {why_none(result, question.space, question.limits)}")
+            raise InputError(f"plan: {why_none(result, question)}")
         low, high = question.space.gpus
         front = {} if question.per_gpu else {result.plans[0].candidate: result.plans[0]}
         for most in (high, *question.front) if question.front and question.per_gpu else question.front:
@@ -73,14 +72,21 @@ def _searched(question: Question, pool: Any, top: int, proven: int, each: bool, 
 
 
 def document(answer: Answer) -> dict[str, Any]:
-    """``plans``, ``best_of_each`` strategy and ``front``, rows of choices, training and summary; how many candidates; the law."""
+    """``plans``, ``best_of_each`` strategy and ``front``: rows of choices, as an experiment file has them, training and summary; how many
+
+    candidates; the law.
+    """
     question, best = answer.question, answer.plans[0]
 
     def row(found: Found) -> dict[str, Any]:
         why = "the best" if found is best else lost_by(found, best, question.per_gpu)
         summary = {name: value for name, value in found.row.items() if name not in _ROW_OF_A_POINT}
         bound = {"step_time_bound_s": found.bound_s, "lost_by": why}
-        return {**columns(found), **question.bill(found.candidate, found.step_s), **bound, **summary}
+        one = found.candidate
+        sections = one.sections()
+        sections["batch"]["sequence"] = question.sequence
+        numbers = {"gpus": one.gpus, "micro_batches": one.micro_batches}
+        return {**sections, **numbers, **question.bill(one, found.step_s), **bound, **summary}
 
     training = question.training
     critical = training.critical_batch if training.least_steps else None
@@ -94,7 +100,10 @@ def document(answer: Answer) -> dict[str, Any]:
 
 
 def table(answer: Answer) -> pd.DataFrame:
-    """A row a plan, best first; nested figures of the summary have dots in their names. ``attrs``: the rest of :func:`document`."""
+    """A row a plan, best first; nested choices and figures have dots in their names, as ``parallel.data``.
+
+    ``attrs``: the rest of :func:`document`.
+    """
     import pandas as pd
 
     made = document(answer)
@@ -103,14 +112,16 @@ def table(answer: Answer) -> pd.DataFrame:
     return frame
 
 
-def write(answer: Answer, folder: Path, draw: Callable[[Answer, Path], Path]) -> list[Path]:
-    """``plans.csv``, ``best.yaml`` (an experiment, for ``clustersim run``), ``pareto.png``; the paths."""
+def write(answer: Answer, folder: Path, picture: Write) -> list[Path]:
+    """``plans.csv``, ``best.yaml`` (an experiment, for ``clustersim run``), ``pareto.png``, all or none; the paths."""
     frame = table(answer)
     question, best = answer.question, answer.plans[0].candidate
     experiment = dict(resolved(question.base, best.assignments()).data)
     text = yaml.safe_dump(experiment, sort_keys=False)
-    return [
-        write_whole(folder / "plans.csv", lambda path: frame.to_csv(path, index=False)),
-        write_whole(folder / "best.yaml", lambda path: path.write_text(text, encoding="utf-8")),
-        draw(answer, folder / "pareto.png"),
-    ]
+    return write_all(
+        {
+            folder / "plans.csv": lambda path: frame.to_csv(path, index=False),
+            folder / "best.yaml": text_writer(text),
+            folder / "pareto.png": picture,
+        }
+    )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from clustersim import units
-from clustersim.planner.search import Found, Limits, Search
-from clustersim.planner.space import Space
+from clustersim.planner.memory_bound import Memory
+from clustersim.planner.question import Question
+from clustersim.planner.search import Found, Search
+from clustersim.planner.space import Candidate, Space, roots
+from clustersim.schedule.strategy import OFFLOADS
 
 _SMALL = 0.1
 """Parts below this share of the loss are not named."""
@@ -56,64 +60,75 @@ def _word(what: str, part_s: float) -> str:
     return f"{'more' if part_s > 0 else 'less'} {what}"
 
 
-def why_none(result: Search, space: Space, limits: Limits) -> str:
-    """Which limit leaves no plan."""
-    low, high = space.gpus
-    if not result.candidates and not result.refused:
-        return _no_candidate(space)
+def why_none(result: Search, question: Question) -> str:
+    """Which limit leaves no plan, and what would."""
+    space, limits = question.space, question.limits
     if result.beyond:
         parts = [f"{name} at most {limits.most[name]:.6g}, but no candidate is below {value:.6g}" for name, value in result.beyond.items()]
         return f"no plan is within the limits: {'; '.join(parts)}; allowed: a larger limit"
     if result.too_large is not None:
-        needs, candidate = result.too_large
-        text = f"no plan on {_gpus_text(low, high)} fits in memory: the smallest needs {units.decimal_size_text(needs)} a GPU"
-        has = units.decimal_size_text(limits.memory_bytes)
-        return f"{text} ({candidate}, partition {candidate.partition}, recompute {candidate.recompute}) and has {has}; allowed: more GPUs"
+        return _too_large(*result.too_large, question)
+    if not result.refused:
+        return _no_candidate(space)
     reason, times = result.refused.most_common(1)[0]
     return f"no candidate can be: {reason} ({times:,} of them)"
 
 
+def _too_large(needs_bytes: float, candidate: Candidate, question: Question) -> str:
+    """Names what is known to be enough: memory of a GPU, offloading that was not allowed."""
+    space, size = question.space, units.decimal_size_text
+    usable_bytes, limit_bytes = question.cluster.gpu.usable_memory_bytes, question.limits.memory_bytes
+    limited = limit_bytes < usable_bytes
+    has = f"--limit memory is {size(limit_bytes)}" if limited else f"a GPU of {question.cluster.name} has {size(usable_bytes)} for a job"
+    enough = "a larger limit of memory" if limited and needs_bytes <= usable_bytes else "GPUs with so much"
+    ways = ["more GPUs", enough]
+    memory = Memory(question.base)
+    for name in OFFLOADS:
+        if name not in space.offload:
+            least_bytes = memory.least_bytes(replace(space, offload=(name,)))
+            if least_bytes <= limit_bytes:
+                ways.append(f"--offload {name}, with which one needs {size(least_bytes)} or more")
+                break
+    return (
+        f"no plan on {_gpus_text(*space.gpus)} fits in memory: the smallest needs {size(needs_bytes)} a GPU, CUDA and NCCL included"
+        f" ({candidate}, partition {candidate.partition}, recompute {candidate.recompute}, offload {candidate.offload}), and {has};"
+        f" allowed: {'; '.join(ways)}"
+    )
+
+
 def _gpus_text(low: int, high: int) -> str:
-    return f"{high:,} GPUs" if low in (1, high) else f"{low:,} to {high:,} GPUs"
+    return f"{high:,} GPU{'s' if high > 1 else ''}" if low in (1, high) else f"{low:,} to {high:,} GPUs"
 
 
 def _no_candidate(space: Space) -> str:
-    """The space is empty: of GPUs, batch and degrees some cannot go together."""
+    """The space is empty: the first condition without which it is not is the one that binds."""
     (least, most), (low, high) = space.batch, space.gpus
     smallest = min(space.tensor) * min(space.context) * min(space.pipelines) * min(space.data or (1,))
     if smallest > high:
         return f"the degrees given need at least {smallest:,} GPUs; allowed: a limit of as many, got {high:,}"
+
+    def has(**changes: Any) -> bool:
+        return next(roots(replace(space, **changes)), None) is not None
+
+    if has(chunks=None, strategies=("standard",)):
+        names, chunks = ", ".join(space.strategies), ", ".join(map(str, space.chunks)) if space.chunks else "any number of"
+        pipelines = ", ".join(map(str, space.pipelines))
+        return f"no strategy of {names} can have {chunks} chunks with {space.layers} layers on {pipelines} stages; allowed: others of these"
+    if has(node=1):
+        return (
+            f"no stage of a pipeline fills nodes of {space.node} GPUs, or divides one, with the degrees given on {_gpus_text(low, high)};"
+            " allowed: other degrees, or another --node-size"
+        )
+    if has(expert=(1,)):
+        return f"expert groups of {', '.join(map(str, space.expert))} do not divide the data ranks; allowed: data that is a multiple of one"
+    if has(gpus=(1, high)):
+        return f"nothing takes {low:,} GPUs or more with the degrees and the batch given; allowed: fewer GPUs, or a larger batch"
     replicas = f"data {', '.join(map(str, space.data))}" if space.data else "any number of replicas"
     between = f"{most:,}" if least == most else f"{least:,} to {most:,}"
     return (
         f"a batch of {between} sequences does not divide into micro-batches of {', '.join(map(str, space.micro))} on {replicas}, as many"
         f" micro-batches as stages or more, on {_gpus_text(low, high)}; allowed: another batch, a larger --batch-slack, or other degrees"
     )
-
-
-def columns(found: Found) -> dict[str, Any]:
-    """A plan's choices, as a row of a table has them."""
-    one = found.candidate
-    names = (
-        "data",
-        "pipeline",
-        "tensor",
-        "context",
-        "expert",
-        "micro",
-        "micro_batches",
-        "chunks",
-        "strategy",
-        "partition",
-        "recompute",
-        "offload",
-    )
-    return {
-        "gpus": one.gpus,
-        "batch": one.batch,
-        **{name: getattr(one, name) for name in names},
-        "sequence_parallel": one.sequence_parallel,
-    }
 
 
 def counts(result: Search) -> Mapping[str, int]:

@@ -21,6 +21,7 @@ from clustersim.errors import InputError
 from clustersim.experiment import SHORT_FORMS, Experiment, parse
 from clustersim.model.flops import RECOMPUTE
 from clustersim.model.spec import Model, embedding_parameters, head_parameters
+from clustersim.planner.memory_bound import layer_bytes
 from clustersim.planner.scaling_laws import LAWS, Prices, Training, bill
 from clustersim.planner.search import Limits, Score
 from clustersim.planner.space import Candidate, Space, divisors
@@ -42,9 +43,9 @@ _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,6})?(?:e[-+]?[0-9]{1,2})?)"
 
 @dataclass(frozen=True)
 class Question:
-    """``base``: the experiment that candidates complete. ``each``: the best of every strategy is wanted too. ``front``: numbers of GPUs at
+    """``base``: the experiment that candidates complete. ``each``: the best of every strategy is wanted too. ``micro_given``: which
 
-    which the best is wanted.
+    micro-batches are looked at was said. ``front``: numbers of GPUs at which the best is wanted.
     """
 
     space: Space
@@ -59,6 +60,7 @@ class Question:
     top: int
     proven: int
     each: bool
+    micro_given: bool
     front: tuple[int, ...] = ()
 
     def bill(self, candidate: Candidate, step_s: float) -> dict[str, float | None]:
@@ -84,7 +86,7 @@ class Question:
 def read_question(
     model: str, cluster: str, *, gpus: int | str | None = None, batch: int | str = "critical", batch_slack_percent: float = 1.0,
     sequence: int | None = None, node_size: int | None = None, tensor: Any = None, pipeline: Any = None, data: Any = None,
-    context: Any = None, expert: Any = None, micro_batch: Any = (1, 2, 4), chunks: Any = None,
+    context: Any = None, expert: Any = None, micro_batch: Any = None, chunks: Any = None,
     strategies: str | Sequence[str] | None = None,
     partition: Any = PARTITIONS, recompute: Any = RECOMPUTE, offload: Any = ("none",), sequence_parallel: str = "on",
     objective: str = "time", limits: Sequence[str] = (), price: str | None = None, gpu_power: str | None = None, pue: float = 1.2,
@@ -117,9 +119,9 @@ def read_question(
         tensor=_degrees("--tensor", tensor, _tensors(probe)),
         pipeline=_degrees("--pipeline", pipeline, divisors(probe.model.layers)),
         data=numbers("--data", data) or None,
-        context=_degrees("--context", context, _contexts(probe.sequence), given_only=True),
+        context=_context(context, probe.sequence),
         expert=_degrees("--expert", expert, _experts(probe.model)),
-        micro=numbers("--micro-batch", micro_batch) or (1, 2, 4),
+        micro=numbers("--micro-batch", micro_batch),
         chunks=numbers("--chunks", chunks) or None,
         partition=_names("--partition", partition, PARTITIONS) or PARTITIONS,
         recompute=_names("--recompute", recompute, RECOMPUTE) or RECOMPUTE,
@@ -128,9 +130,11 @@ def read_question(
     )  # fmt: skip
     if names:
         space = replace(space, strategies=names)
+    if not space.micro:
+        space = replace(space, micro=_micro_batches(probe, space))
     question = Question(
-        space, base, probe.model, probe.cluster, probe.sequence, Limits(probe.cluster.gpu.memory_bytes), training, prices,
-        _choice("--objective", objective, OBJECTIVES), top, proven, each=bool(names),
+        space, base, probe.model, probe.cluster, probe.sequence, Limits(probe.cluster.gpu.usable_memory_bytes), training, prices,
+        _choice("--objective", objective, OBJECTIVES), top, proven, each=bool(names), micro_given=micro_batch is not None,
         front=_front(low, high) if isinstance(gpus, str) and ".." in gpus else (),
     )  # fmt: skip
     if question.objective == "cost" and prices.gpu_hour is None:
@@ -182,7 +186,8 @@ def _tensors(probe: Experiment) -> tuple[int, ...]:
 
 
 def _contexts(sequence: int) -> tuple[int, ...]:
-    return tuple(2**power for power in range(8) if 2**power == 1 or sequence // 2**power >= _LEAST_TOKENS)
+    doubled = (2**power for power in range(8))
+    return tuple(ranks for ranks in doubled if ranks == 1 or (sequence % ranks == 0 and sequence // ranks >= _LEAST_TOKENS))
 
 
 def _experts(model: Model) -> tuple[int, ...]:
@@ -191,11 +196,37 @@ def _experts(model: Model) -> tuple[int, ...]:
     return tuple(2**power for power in range(20) if 2**power <= min(model.experts, _MOST_EXPERT_RANKS) and model.experts % 2**power == 0)
 
 
-def _degrees(option: str, given: Any, possible: tuple[int, ...], given_only: bool = False) -> tuple[int, ...]:
+def _micro_batches(probe: Experiment, space: Space) -> tuple[int, ...]:
+    """1, 2, 4 ... as far as the batch goes and one layer of the leanest candidate fits in memory."""
+
+    def can_fit(micro: int) -> bool:
+        leanest = Candidate(
+            1, 1, max(space.tensor), max(space.context), max(space.expert), micro, 1, "standard", 1,
+            sequence_parallel=any(space.sequence_parallel), offload=space.offload[-1],
+        )  # fmt: skip
+        least = min(layer_bytes(probe, replace(leanest, recompute=recompute)) for recompute in space.recompute)
+        return least <= probe.cluster.gpu.usable_memory_bytes
+
+    found = [1]
+    while 2 * found[-1] <= space.batch[1] and can_fit(2 * found[-1]):
+        found.append(2 * found[-1])
+    return tuple(found)
+
+
+def _context(given: Any, sequence: int) -> tuple[int, ...]:
+    wanted = numbers("--context", given)
+    wrong = [degree for degree in wanted if sequence % degree]
+    if wrong:
+        some = ", ".join(map(str, divisors(sequence)[:8]))
+        raise InputError(f"--context {wrong[0]}: does not divide a sequence of {sequence} tokens; allowed: divisors of it, as {some}")
+    return wanted or _contexts(sequence)
+
+
+def _degrees(option: str, given: Any, possible: tuple[int, ...]) -> tuple[int, ...]:
     """The degrees asked for, all of which must be possible; without any all that are."""
     wanted = numbers(option, given)
     wrong = [degree for degree in wanted if degree not in possible]
-    if wrong and not given_only:
+    if wrong:
         raise InputError(f"{option} {wrong[0]}: the model and the cluster do not allow it; allowed: {', '.join(map(str, possible))}")
     return wanted or possible
 
@@ -216,12 +247,18 @@ def numbers(option: str, given: Any) -> tuple[int, ...]:
             least, most = int(low), int(high if dots else low)
         except ValueError:
             least = most = 0
+        _refuse_reversed(option, given, least, most)
         if not 1 <= least <= most <= 10**6:
             raise InputError(f"{option} {clipped(str(given))}: expected whole numbers from 1, for example 1,2,4 or 1..8 (doubling)")
         while least <= most:
             found.add(least)
             least *= 2
     return tuple(sorted(found))
+
+
+def _refuse_reversed(option: str, given: Any, least: int, most: int) -> None:
+    if least > most:
+        raise InputError(f"{option} {clipped(str(given))}: the range is reversed; allowed: the smaller number first, {most}..{least}")
 
 
 def _names(option: str, given: Any, known: Sequence[str]) -> tuple[str, ...]:
@@ -247,6 +284,7 @@ def _range(option: str, given: int | str | None, default: tuple[int, int]) -> tu
         least, most = (int(low), int(high)) if dots else (1, int(low))
     except ValueError:
         least, most = 0, 0
+    _refuse_reversed(option, given, least, most)
     if not 1 <= least <= most or most > default[1]:
         raise InputError(f"{option} {clipped(str(given))}: expected a number of GPUs up to {default[1]:,}, or a range as 64..1024")
     return least, most
@@ -282,24 +320,28 @@ def _rate(option: str, given: str | None, unit: str, example: str) -> float | No
         return None
     match = re.fullmatch(rf"\s*{_NUMBER}\s*{unit}\s*", str(given))
     if match is None or float(match[1]) <= 0:
-        raise InputError(f"{option} {clipped(str(given))}: expected a number with its unit, for example {option} '{example}'")
+        raise InputError(f"{option} {clipped(str(given))}: expected a number above 0 with its unit, for example {option} '{example}'")
     return float(match[1])
 
 
 def _limits(question: Question, texts: Sequence[str]) -> Limits:
     """``days=30``, ``cost=5e6``, ``memory=70 GiB`` ..."""
     memory, most = question.limits.memory_bytes, {}
+    given: dict[str, str] = {}
     for text in texts:
         name, _, value = (part.strip() for part in text.partition("="))
         place = f"--limit {clipped(text)}"
+        if name in given:
+            raise InputError(f"{place}: {clipped(name)} is limited twice, before as {clipped(given[name])}; allowed: one limit of a kind")
+        given[name] = text
         if name == "memory":
             try:
                 memory = int(units.parse(value, "size"))
             except ValueError as error:
                 raise InputError(f"{place}: {error}") from None
-            if not 0 < memory <= question.cluster.gpu.memory_bytes:
-                has = units.size_text(question.cluster.gpu.memory_bytes)
-                raise InputError(f"{place}: a GPU of {question.cluster.name} has {has}; allowed: at most that")
+            if not 0 < memory <= question.limits.memory_bytes:
+                has = units.size_text(question.limits.memory_bytes)
+                raise InputError(f"{place}: a job can use {has} of a GPU of {question.cluster.name}; allowed: above 0 and at most that")
             continue
         _choice(place, name, (*LIMITS, "memory"))
         match = re.fullmatch(_NUMBER, value)

@@ -37,7 +37,10 @@ class Training:
 
 @dataclass(frozen=True)
 class KaplanConstants:
-    """Kaplan et al. 2020 (arXiv 2001.08361), appendix A: fits of L(N, S_min) and B_crit(L); nats a token, N without embeddings."""
+    """Kaplan et al. 2020 (arXiv 2001.08361): the fits of L(N, S_min) in table 3 and of B_crit(L) in table 5; nats a token, N without
+
+    embeddings. N alone has another fit there (table 5: 0.076, 8.8e13), which is not that of L(N, S_min).
+    """
 
     alpha_n: float = 0.077
     n_c: float = 6.5e13
@@ -50,9 +53,9 @@ class KaplanConstants:
 def kaplan(parameters: float, sequence: int, constants: KaplanConstants | None = None) -> Training:
     """Compute-efficient training of ``parameters`` (without embeddings), at sequences of so many tokens.
 
-    It stops a share alpha_N/alpha_S above the loss at which the model converges (appendix B.3):
-    L = (1 + alpha_N/alpha_S)(N_c/N)^alpha_N, (S_c/S_min)^alpha_S = alpha_N/alpha_S (N_c/N)^alpha_N (equation 1.6), and
-    B_crit = B*/L^(1/alpha_B) tokens (equation 1.4).
+    It stops a share alpha_N/alpha_S above the loss at which the model converges (appendix B.2):
+    L = (1 + alpha_N/alpha_S)(N_c/N)^alpha_N (equation B.5), (S_c/S_min)^alpha_S = alpha_N/alpha_S (N_c/N)^alpha_N (equation B.4), and
+    B_crit = B*/L^(1/alpha_B) tokens (equation B.2).
 
     >>> training = kaplan(1.5e9, 1024)
     >>> round(training.least_steps), round(training.critical_batch)
@@ -70,7 +73,7 @@ def kaplan(parameters: float, sequence: int, constants: KaplanConstants | None =
 class LamyPoirierConstants:
     """Lamy-Poirier 2021 (arXiv 2106.02679), for its family X_x: 12 x^5 parameters, sequences of 16 x tokens, a critical batch of
 
-    82.0 x^(2/3) sequences, with which the training takes 100,000 steps.
+    82.0 x^(2/3) sequences, with which the training takes 100,000 steps. The last two are recalled, not checked against the text.
     """
 
     batch_sequences: float = 82.0

@@ -16,11 +16,16 @@ from typing import Any, Protocol
 from clustersim.cluster.spec import Cluster
 from clustersim.errors import InputError
 from clustersim.planner import bounds
+from clustersim.planner.facts import Facts, facts_of
+from clustersim.planner.memory_bound import Memory, pass_key, pipeline_key
 from clustersim.planner.space import Candidate, Space, roots, savers, spenders
 from clustersim.sweeps.points import Assignments, Base
 
 ROUND = 8
 """Candidates simulated between two looks at the bounds; the same for any number of processes, so that the counts are too."""
+
+LOOKS = 3
+"""Bounds of a candidate, each dearer than the one before, between that of its compute and its simulation."""
 
 Score = Callable[[Candidate, float], float]
 """What is to be small, from the step time in seconds; it grows with it."""
@@ -34,7 +39,10 @@ class Workers(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a plan may take: ``memory_bytes`` of a GPU, and by name the most of what ``figures`` says of a candidate and its step time."""
+    """What a plan may take: ``memory_bytes`` of a GPU, CUDA and NCCL with them, and by name the most of what ``figures`` says of a
+
+    candidate and its step time.
+    """
 
     memory_bytes: int
     most: Mapping[str, float] = field(default_factory=dict)
@@ -45,7 +53,7 @@ class Limits:
         if not self.most:
             return {}
         figures = self.figures(candidate, step_s)
-        return {name: figures[name] for name, most in self.most.items() if figures[name] > most}
+        return {name: value for name, most in self.most.items() if (value := figures[name]) is not None and value > most}
 
 
 @dataclass(frozen=True)
@@ -92,14 +100,16 @@ def search(
 
 
 class _Searching:
-    """A queue of candidates by the bounds known so far: of the work alone, then of pipeline and memory, then with the schedule at hand."""
+    """A queue of candidates by the bounds known so far: of compute, of a micro-batch, of the pipeline, with the schedule at hand."""
 
     def __init__(self, space: Space, base: Base, cluster: Cluster, limits: Limits, score: Score, top: int, proven: int, each: bool) -> None:
         self.space, self.base, self.limits, self.score, self.top, self.proven, self.each = space, base, limits, score, top, proven, each
         self.result = Search()
         self.scores: list[tuple[float, int, int, Found]] = []
-        self.profiles: dict[tuple, bounds.Profile | None] = {}
-        self.stages: dict[tuple, bounds.Stages | None] = {}
+        self.computes: dict[tuple[Any, ...], float] = {}
+        self.profiles: dict[tuple[Any, ...], bounds.Profile | None] = {}
+        self.stages: dict[tuple[Any, ...], bounds.Stages | None] = {}
+        self.memory = Memory(base)
         self.ways = bounds.ways_of(cluster)
         self.queue: list[tuple[float, int, int, int, float, Candidate]] = []
         self.numbers = count()
@@ -118,25 +128,32 @@ class _Searching:
         return self.result
 
     def add(self, candidate: Candidate, least_s: float) -> None:
-        """Queue a candidate with the bound of its work, no lower than that of what it saves memory against."""
-        profile = self.profile(candidate)
-        if profile is not None:
-            bound_s = max(least_s, bounds.work_bound_s(profile, candidate))
+        """Queue a candidate that may fit with the bound of its compute, no lower than that of what it saves memory against."""
+        if self.may_fit(candidate, least_s, None):
+            bound_s = max(least_s, candidate.micro_batches * self.compute_s(candidate) / candidate.pipeline)
             self.result.candidates.append((candidate.gpus, bound_s))
             self.push(candidate, bound_s, 0)
+
+    def may_fit(self, candidate: Candidate, bound_s: float, facts: Facts | None) -> bool:
+        """Whether the least that it can need is there; what saves memory takes its place where not."""
+        needs_bytes = self.memory.needs_bytes(candidate, facts)
+        if needs_bytes > self.limits.memory_bytes:
+            self.save(candidate, bound_s, needs_bytes)
+            return False
+        return True
 
     def push(self, candidate: Candidate, bound_s: float, looks: int) -> None:
         heapq.heappush(self.queue, (self.score(candidate, bound_s), candidate.gpus, next(self.numbers), looks, bound_s, candidate))
 
     def next_round(self) -> list[tuple[Candidate, float]]:
-        """The candidates with the lowest bounds that may be among the best, after two dearer looks at each."""
+        """The candidates with the lowest bounds that may be among the best, after three ever dearer looks at each."""
         ready: list[tuple[Candidate, float]] = []
         while self.queue and len(ready) < ROUND:
             score, _, _, looks, bound_s, candidate = heapq.heappop(self.queue)
             if not self.may_be_among_best(candidate.strategy, score):
                 if not self.each:
                     self.queue.clear()
-            elif looks == 2:
+            elif looks == LOOKS:
                 ready.append((candidate, bound_s))
             else:
                 self.look(candidate, bound_s, looks)
@@ -148,22 +165,26 @@ class _Searching:
         return self.each and all(score < own for own, _, _, found in self.scores if found.candidate.strategy == strategy)
 
     def look(self, candidate: Candidate, bound_s: float, looks: int) -> None:
-        """At the pipeline, its traffic and its memory; the second time with what its schedule says of them."""
-        profile, stages, facts = self.profile(candidate), self.stages_of(candidate), None
-        if looks == 1:
+        """At a simulated micro-batch; at the pipeline and its traffic; at both with what its schedule says of them, and of its memory."""
+        profile = self.profile(candidate)
+        if profile is None:
+            return
+        if looks == 0:
+            self.push(candidate, max(bound_s, bounds.work_bound_s(profile, candidate)), 1)
+            return
+        stages, facts = self.stages_of(candidate), None
+        if looks == 2:
             try:
-                facts = bounds.facts_of(candidate, self.space.layers)
+                facts = facts_of(candidate, self.space.layers)
             except ValueError as error:
                 self.result.refused[f"{candidate.strategy}: {error}"] += 1
                 return
         pipeline_s = bounds.step_bound_s(profile, stages, candidate)
-        bound_s = max(bound_s, pipeline_s, bounds.traffic_bound_s(profile, stages, candidate, self.ways, facts))
-        needs_bytes = bounds.memory_bound_bytes(profile, stages, candidate, facts)
+        traffic_s = bounds.traffic_bound_s(self.memory.sizes(candidate), self.memory.shares(candidate), candidate, self.ways, facts)
+        bound_s = max(bound_s, pipeline_s, traffic_s)
         if broken := self.limits.broken(candidate, bound_s):
             self.note_beyond(broken)
-        elif needs_bytes > self.limits.memory_bytes:
-            self.save(candidate, bound_s, needs_bytes)
-        else:
+        elif facts is None or self.may_fit(candidate, bound_s, facts):
             self.push(candidate, bound_s, looks + 1)
 
     def take(self, found: Found) -> None:
@@ -172,9 +193,9 @@ class _Searching:
         row, candidate = found.row, found.candidate
         if "step_time_s" not in row:
             self.result.refused[row["reason"]] += 1
-        elif not row["fits"] or row["peak_memory_bytes"] > self.limits.memory_bytes:
+        elif (needs_bytes := row["peak_memory_bytes"] + row["reserve_bytes"]) > self.limits.memory_bytes:
             self.result.unfit += 1
-            self.save(candidate, found.bound_s, row["peak_memory_bytes"])
+            self.save(candidate, found.bound_s, needs_bytes)
         elif broken := self.limits.broken(candidate, found.step_s):
             self.note_beyond(broken)
         else:
@@ -193,8 +214,14 @@ class _Searching:
         for name, value in broken.items():
             self.result.beyond[name] = min(value, self.result.beyond.get(name, value))
 
+    def compute_s(self, candidate: Candidate) -> float:
+        key = pass_key(candidate)
+        if key not in self.computes:
+            self.computes[key] = bounds.compute_s_of(self.memory.one, candidate)
+        return self.computes[key]
+
     def profile(self, candidate: Candidate) -> bounds.Profile | None:
-        key = bounds.profile_key(candidate)
+        key = pass_key(candidate)
         if key not in self.profiles:
             try:
                 self.profiles[key] = bounds.measure(self.base, candidate)
@@ -204,7 +231,9 @@ class _Searching:
         return self.profiles[key]
 
     def stages_of(self, candidate: Candidate) -> bounds.Stages | None:
-        key = (*bounds.profile_key(candidate), candidate.strategy, candidate.pipeline, candidate.chunks)
+        key = pipeline_key(candidate)
         if key not in self.stages:
-            self.stages[key] = bounds.stages_of(self.profile(candidate), candidate.strategy, candidate.pipeline, candidate.chunks)
+            profile = self.profile(candidate)
+            assert profile is not None  # as in look
+            self.stages[key] = bounds.stages_of(profile, candidate.strategy, candidate.pipeline, candidate.chunks)
         return self.stages[key]

@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from clustersim.schedule.catalogue import ORDERS
 from clustersim.schedule.placements import PIPES
@@ -48,20 +49,21 @@ class Candidate:
         """Sequences of a step."""
         return self.data * self.micro * self.micro_batches
 
-    def assignments(self) -> dict[str, str]:
-        """What it puts into an experiment, by path."""
+    def sections(self) -> dict[str, Any]:
+        """What it puts into an experiment, as the file has it."""
         degrees = {name: getattr(self, name) for name in ("data", "pipeline", "tensor", "context", "expert")}
         return {
-            "strategy.name": self.strategy,
-            "strategy.chunks": str(self.chunks),
-            "strategy.partition": self.partition,
-            "strategy.offload": self.offload,
-            **{f"parallel.{name}": str(degree) for name, degree in degrees.items()},
-            "parallel.sequence_parallel": str(self.sequence_parallel).lower(),
-            "batch.global": str(self.batch),
-            "batch.micro": str(self.micro),
+            "parallel": {**degrees, "sequence_parallel": self.sequence_parallel},
+            "strategy": {"name": self.strategy, "chunks": self.chunks, "partition": self.partition, "offload": self.offload},
+            "batch": {"global": self.batch, "micro": self.micro},
             "recompute": self.recompute,
         }
+
+    def assignments(self) -> dict[str, str]:
+        """The same by path, as texts."""
+        sections = self.sections()
+        nested = {f"{name}.{key}": value for name in ("strategy", "parallel", "batch") for key, value in sections[name].items()}
+        return {path: str(value).lower() for path, value in (nested | {"recompute": self.recompute}).items()}
 
     def __str__(self) -> str:
         degrees = [
@@ -74,7 +76,7 @@ class Candidate:
 class Space:
     """What may be combined. ``gpus`` and ``batch`` (sequences) are the least and the most. A pipeline stage fills whole nodes of ``node``
 
-    GPUs, or divides one.
+    GPUs, or divides one; a job inside one node, or without a pipeline, may leave GPUs of its last node to others.
 
     Of ``recompute`` and ``offload`` the first that fits in memory is taken, and gradients are partitioned only where the optimizer's
     state alone is not enough: the later ones save memory and are never faster.
@@ -135,17 +137,21 @@ def roots(space: Space) -> Iterator[Candidate]:
 
 
 def _replicas(space: Space, pipeline: int, others: int, micro: int, expert: int) -> Iterator[tuple[int, int]]:
-    """Replicas, and micro-batches of each: for any number of micro-batches the most replicas, as fewer take as long for less."""
+    """Replicas, and micro-batches of each: for any number of micro-batches the most replicas, as fewer take as long for less.
+
+    Where those do not fill nodes, the most that do as well.
+    """
     low, high = (limit / (pipeline * others) for limit in space.gpus)
-    before = 0
+    seen: set[tuple[int, bool]] = set()
     for data in sorted(space.data or range(1, min(int(high), space.batch[1] // micro) + 1), reverse=True):
         count = space.batch[1] // (data * micro)
         stage = data * others
         allowed = low <= data <= high and data % expert == 0 and data * micro * count >= space.batch[0]
         whole = stage % space.node == 0 or space.node % stage == 0
-        if allowed and whole and count >= pipeline and count != before:
+        placed = whole or pipeline == 1 or pipeline * stage <= space.node
+        if allowed and placed and count >= pipeline and not {(count, True), (count, whole)} & seen:
             yield data, count
-            before = count
+            seen.add((count, whole))
 
 
 def _partitioned(bare: Candidate, space: Space) -> Iterator[Candidate]:
@@ -170,20 +176,19 @@ def chunks_of(space: Space, strategy: Strategy, pipeline: int) -> tuple[int, ...
     of_rank = space.layers // pipeline
     if own is None:
         return (of_rank,)
-    if own == 1 or strategy.placement != "modular":
-        wanted = (own,)
-    else:
-        wanted = space.chunks or range(2, MOST_CHUNKS + 1)
+    fixed = own == 1 or strategy.placement != "modular"
+    wanted: Iterable[int] = (own,) if fixed else space.chunks or range(2, MOST_CHUNKS + 1)
     return tuple(chunks for chunks in wanted if of_rank * pipes % chunks == 0)
 
 
 def savers(candidate: Candidate, space: Space) -> list[Candidate]:
     """The candidates that do one thing more to save memory."""
-    found = [
-        replace(candidate, **{name: following})
+    changes: list[dict[str, Any]] = [
+        {name: following}
         for name, choices in (("recompute", space.recompute), ("offload", space.offload))
         if (following := _following(choices, getattr(candidate, name))) is not None
     ]
+    found = [replace(candidate, **change) for change in changes]
     if candidate.partition == "optimizer" and "gradients" in space.partition:
         found.append(replace(candidate, partition="gradients"))
     return found
@@ -191,11 +196,12 @@ def savers(candidate: Candidate, space: Space) -> list[Candidate]:
 
 def spenders(candidate: Candidate, space: Space) -> list[Candidate]:
     """The candidates that do one thing less: those of which this is one of the :func:`savers`."""
-    found = [
-        replace(candidate, **{name: choices[choices.index(own) - 1]})
+    changes: list[dict[str, Any]] = [
+        {name: choices[choices.index(own) - 1]}
         for name, choices in (("recompute", space.recompute), ("offload", space.offload))
         if (own := getattr(candidate, name)) != choices[0]
     ]
+    found = [replace(candidate, **change) for change in changes]
     if candidate.partition == "gradients" and "optimizer" in space.partition:
         found.append(replace(candidate, partition="optimizer"))
     return found

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clustersim.planner.answer import Answer
 from clustersim.planner.search import Found
-from clustersim.plots.files import save
 from clustersim.plots.style import FAINT_INK, INK
 
 if TYPE_CHECKING:
@@ -22,44 +20,41 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _TIMES_BEST = 50  # bounds of what takes so many times longer are left out
 
 
-def pareto(answer: Answer, path: Path) -> Path:
+def pareto(answer: Answer) -> Figure:
     """Draw all simulated plans that fit, by strategy, and a dot for each lower bound."""
+    from matplotlib.figure import Figure
 
-    def draw() -> Figure:
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(8.5, 5.2), layout="constrained")
-        axes = figure.add_subplot()
-        _bounds(axes, answer)
-        strategies = list(dict.fromkeys(found.candidate.strategy for found in answer.result.plans))
-        for number, name in enumerate(strategies):
-            points = [_point(answer, found) for found in (*answer.result.plans, *answer.front) if found.candidate.strategy == name]
-            axes.plot(
-                *zip(*points, strict=True), _MARKERS[number % len(_MARKERS)], color=_COLOURS[number % len(_COLOURS)],
-                markeredgecolor="white",
-                markersize=8, zorder=10 - number, label=f"{name}, simulated",
-            )  # fmt: skip
-        front = _front([_point(answer, found) for found in (*answer.result.plans, *answer.front)])
-        axes.step(*zip(*front, strict=True), where="post", color=INK, linewidth=1.4, zorder=3, label="nothing simulated is better in both")
-        gpus, days = _point(answer, answer.plans[0])
-        said = f"best: {gpus:,} GPUs, {days:.3g} days"
-        axes.plot([gpus], [days], "o", color=INK, markerfacecolor="none", markersize=15, zorder=20, label=said)
-        axes.set(xscale="log", yscale="log", xlabel="GPUs", ylabel="training time (days)")
-        _plain_numbers(axes)
-        axes.grid(alpha=0.3, which="both")
-        question = answer.question
-        axes.set_title(
-            f"{question.model.name} on {question.cluster.name}, {question.space.batch[1]:,} sequences a step", loc="left", fontsize=11
-        )
-        figure.legend(loc="outside lower center", ncols=3, frameon=False)
-        return figure
-
-    save(path, draw)
-    return path
+    figure = Figure(figsize=(8.5, 5.2), layout="constrained")
+    axes = figure.add_subplot()
+    _bounds(axes, answer)
+    strategies = list(dict.fromkeys(found.candidate.strategy for found in answer.result.plans))
+    for number, name in enumerate(strategies):
+        points = [_point(answer, found) for found in (*answer.result.plans, *answer.front) if found.candidate.strategy == name]
+        axes.plot(
+            *zip(*points, strict=True), _MARKERS[number % len(_MARKERS)], color=_COLOURS[number % len(_COLOURS)],
+            markeredgecolor="white",
+            markersize=8, zorder=10 - number, label=f"{name}, simulated",
+        )  # fmt: skip
+    front = _front([_point(answer, found) for found in (*answer.result.plans, *answer.front)])
+    axes.step(*zip(*front, strict=True), where="post", color=INK, linewidth=1.4, zorder=3, label="nothing simulated is better in both")
+    gpus, days = _point(answer, answer.plans[0])
+    said = f"best: {gpus:,} GPUs, {days:.3g} days"
+    axes.plot([gpus], [days], "o", color=INK, markerfacecolor="none", markersize=15, zorder=20, label=said)
+    axes.set(xscale="log", yscale="log", xlabel="GPUs", ylabel="training time (days)")
+    _plain_numbers(axes)
+    axes.grid(alpha=0.3, which="both")
+    question = answer.question
+    axes.set_title(
+        f"{question.model.name} on {question.cluster.name}, {question.space.batch[1]:,} sequences a step", loc="left", fontsize=11
+    )
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    return figure
 
 
 def _point(answer: Answer, found: Found) -> tuple[int, float]:
-    return found.candidate.gpus, answer.question.bill(found.candidate, found.step_s)["days"]
+    days = answer.question.bill(found.candidate, found.step_s)["days"]
+    assert days is not None  # only a cost can be unknown
+    return found.candidate.gpus, days
 
 
 def _front(points: list[tuple[int, float]]) -> list[tuple[int, float]]:

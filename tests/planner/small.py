@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from clustersim.planner import bounds
+from clustersim.planner.facts import facts_of
+from clustersim.planner.memory_bound import Memory, memory_bound_bytes, pass_key
 from clustersim.planner.question import read_question
 from clustersim.planner.space import Candidate, Space, roots, savers
 from clustersim.sweeps.points import solve
@@ -56,19 +58,23 @@ class Here:
 
 
 def bounds_to_rows(asked, rows):
-    """For each candidate the lower bounds over its row of ``rows``: of the time as (work, pipeline, traffic), and of the memory."""
-    profiles, ways = {}, bounds.ways_of(asked.cluster)
+    """For each candidate the lower bounds over its row of ``rows``: of the time as (work, pipeline, traffic), and of the memory.
+
+    Its compute is that of its profile, which was simulated; a ring of context ranks adds to it.
+    """
+    profiles, ways, memory = {}, bounds.ways_of(asked.cluster), Memory(asked.base)
     for one, row in rows.items():
-        key = bounds.profile_key(one)
+        key = pass_key(one)
         if key not in profiles:
             profiles[key] = bounds.measure(asked.base, one)
-        profile = profiles[key]
+        profile, sizes, shares = profiles[key], memory.sizes(one), memory.shares(one)
+        assert 0.98 < bounds.compute_s_of(memory.one, one) / profile.compute_total_s <= 1 + 1e-9
         stages = bounds.stages_of(profile, one.strategy, one.pipeline, one.chunks)
-        facts = bounds.facts_of(one, asked.space.layers)
+        facts = facts_of(one, asked.space.layers)
         times = (
             bounds.work_bound_s(profile, one),
             bounds.step_bound_s(profile, stages, one),
-            bounds.traffic_bound_s(profile, stages, one, ways, facts),
+            bounds.traffic_bound_s(sizes, shares, one, ways, facts),
         )
-        needs = max(bounds.memory_bound_bytes(profile, stages, one, known) for known in (None, facts))
+        needs = max(memory_bound_bytes(sizes, shares, one, known) for known in (None, facts))
         yield one, [time / row["step_time_s"] for time in times], needs / row["peak_memory_bytes"]
