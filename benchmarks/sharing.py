@@ -49,7 +49,8 @@ def random_phases(cluster: Cluster, count: int, chance: random.Random) -> tuple[
         a, b = chance.sample(range(GPUS), 2)
         size = chance.randint(LARGEST // 64, LARGEST)
         route = cluster.route(a, b, number).links
-        phases.append(Phase(0, tuple(Load(position.setdefault(link, len(position)), size * Fraction(share), part=Fraction(share)) for link, share in route)))
+        phases.append(Phase(0, tuple(Load(position.setdefault(link, len(position)), size * Fraction(share), part=Fraction(share)) for link,
+                                     share in route)))
     figures = [cluster.link_figures(link) for link in position]
     names = tuple(str(link) for link in position)
     return Links(names, tuple(f[0] for f in figures), tuple(f[1] for f in figures), (1,) * len(names)), phases

@@ -26,7 +26,8 @@ def run_s(text, options, folder) -> tuple[float, int]:
     (folder / "job.yaml").write_text(text)
     begin = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "clustersim", "run", "job.yaml", "-o", "out", *options], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, "-m", "clustersim", "run", "job.yaml", "-o", "out", *options], cwd=folder, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE
     )
     errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 import yaml
 from yaml.reader import ReaderError
@@ -79,7 +79,11 @@ class Document:
             place = f"{option} {clipped(assignment)}"
             if not equals or not all(path.split(".")):
                 raise InputError(f"{place}: expected path.to.key=value, for example {option} strategy.name=mpp")
-            value, value_lines = _read_yaml(text, lambda _, place=place: place, path)
+
+            def here(_: int, place: str = place) -> str:
+                return place
+
+            value, value_lines = _read_yaml(text, here, path)
             lines = {key: line for key, line in lines.items() if not key.startswith(path + ".")}
             target, reached = data, ""
             *parents, last = path.split(".")
@@ -152,7 +156,7 @@ class Section:
             self.refuse(key, f"expected true or false, got {shown(value)}")
         return value
 
-    def integer(self, key: str, default: Any = _MISSING, minimum: int = 1, maximum: int = 10**12) -> int:
+    def integer(self, key: str, default: Any = _MISSING, *, minimum: int = 1, maximum: int = 10**12) -> int:
         value = self.raw(key, default)
         if value is default:
             return value
@@ -174,6 +178,12 @@ class Section:
             self.refuse(key, f"expected {expected}, got {shown(value)}")
         return float(value)
 
+    @overload
+    def quantity(self, key: str, dimension: units.Whole, default: Any = _MISSING, positive: bool = False) -> int: ...
+    @overload
+    def quantity(self, key: str, dimension: units.Real, default: Any = _MISSING, positive: bool = False) -> float: ...
+    @overload
+    def quantity(self, key: str, dimension: str, default: Any = _MISSING, positive: bool = False) -> int | float: ...
     def quantity(self, key: str, dimension: str, default: Any = _MISSING, positive: bool = False) -> int | float:
         """A quantity with a unit, in base units; ``positive`` refuses zero, negative values are refused always."""
         value = self.raw(key, default, f"a quantity with a unit, for example {units.EXAMPLES[dimension]}")
@@ -263,7 +273,13 @@ _Loader.yaml_implicit_resolvers = {
 _FLOAT_PATTERN = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
 _Loader.add_implicit_resolver(_INTEGER, re.compile(r"[-+]?[0-9]{1,100}(_[0-9]{1,100})*$"), list("-+0123456789"))
 _Loader.add_implicit_resolver(_FLOAT, re.compile(_FLOAT_PATTERN), list("-+.0123456789"))
-_Loader.add_constructor(_INTEGER, lambda loader, node: int(loader.construct_scalar(node)))
+
+
+def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
+    return int(loader.construct_scalar(node))
+
+
+_Loader.add_constructor(_INTEGER, _integer)
 
 
 def _read_yaml(text: str, place: Callable[[int], str], path: str) -> tuple[Any, dict[str, str]]:
@@ -277,11 +293,12 @@ def _read_yaml(text: str, place: Callable[[int], str], path: str) -> tuple[Any, 
             return None, lines
         _note_lines(node, path, place, lines)
         return loader.construct_document(node), lines
-    except yaml.YAMLError as error:
+    except (ReaderError, yaml.MarkedYAMLError) as error:
         if isinstance(error, ReaderError):
             line, problem = text.count("\n", 0, error.position), f"character {chr(error.character)!r} is not allowed"
         else:
-            line, problem = error.problem_mark.line, " ".join(f"{error.context or ''} {error.problem}".split())[:160]
+            line = error.problem_mark.line if error.problem_mark else 0
+            problem = " ".join(f"{error.context or ''} {error.problem}".split())[:160]
         raise InvalidValueError(f"{place(line)}: not valid YAML: {problem}") from None
 
 
@@ -301,7 +318,7 @@ def _refuse_events(text: str, place: Callable[[int], str]) -> None:
             elif depth > _MAX_DEPTH:
                 problem = f"nested deeper than {_MAX_DEPTH} levels"
         if problem:
-            raise InputError(f"{place(event.start_mark.line)}: {problem}")
+            raise InputError(f"{place(event.start_mark.line if event.start_mark else 0)}: {problem}")
 
 
 def _note_lines(node: yaml.Node, path: str, place: Callable[[int], str], lines: dict[str, str]) -> None:

@@ -63,8 +63,8 @@ class Experiment:
     """One optimizer step to simulate. ``cost`` is fixed times, ``"peak"``, or None: then kernels take what ``durations`` says under a
     ``calibration`` of GPU and software, or every FLOP as long as the GPU's efficiency says where these are None too.
 
-    ``slow_links`` has the part of its capacity that a link of the cluster has left. ``warnings`` are sentences for the user; ``document`` is
-    what was read, with overrides.
+    ``slow_links`` has the part of its capacity that a link of the cluster has left. ``warnings`` are sentences for the user;
+    ``document`` is what was read, with overrides.
     """
 
     model: Model
@@ -184,7 +184,8 @@ def parse(read: Document, near: Path) -> Experiment:
 def check_unfolded(experiment: Experiment) -> None:
     """InputError when the experiment is too large to simulate every rank of it."""
     grid = experiment.grid
-    _check_passes(experiment.document, experiment.model.layers, experiment.schedule.passes * experiment.schedule.steps, grid.copies * grid.tensor)
+    _check_passes(experiment.document, experiment.model.layers, experiment.schedule.passes * experiment.schedule.steps,
+                  grid.copies * grid.tensor)
 
 
 def _check_passes(read: Document, layers: int, micro_batches: int, copies: int) -> None:
@@ -286,8 +287,8 @@ def _warnings(strategy: Strategy, schedule: Schedule, grid: Grid) -> list[str]:
     warnings = []
     if m < p:
         warnings.append(
-            f"{m} micro-batch{'es' if m > 1 else ''} on {p} pipeline stages: with fewer micro-batches than stages every rank idles while the others"
-            " work; use a larger batch, a smaller micro-batch or fewer stages"
+            f"{m} micro-batch{'es' if m > 1 else ''} on {p} pipeline stages: with fewer micro-batches than stages every rank idles while"
+            " the others work; use a larger batch, a smaller micro-batch or fewer stages"
         )
     if p > 1 and strategy.order == "layered" and strategy.placement == "contiguous" and schedule.chunks > 1:
         warnings.append(

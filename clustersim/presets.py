@@ -39,7 +39,7 @@ def find(reference: str, kind: str, near: Path, what: str, place: str) -> Path:
         return folder(kind) / f"{reference}.yaml"
     allowed = f"allowed: {', '.join(known)}, or a path to a file"
     if looks_like_path:
-        found = _kind_of(candidates[0]) or _kind_of(candidates[1])
+        found = next((kind for kind in map(_kind_of, candidates) if kind), "")
         problem = f"{clipped(reference)} is {found}, not a file" if found else f"no such {what} file: {clipped(reference)}"
         raise InvalidValueError(f"{place}: {problem}; {allowed}")
     raise InvalidValueError(f"{place}: unknown {what} {shown(reference)}{nearest(reference, known)}; {allowed}{_hint(reference)}")

@@ -36,7 +36,10 @@ class FixedCost:
 
 
 class Cost(NamedTuple):
-    """``kind`` is fixed times, ``"peak"``, or None: then ``durations`` of kernels under a ``calibration``, or (both None) the GPU's efficiency."""
+    """``kind`` is fixed times, ``"peak"``, or None: then ``durations`` of kernels under a ``calibration``, or the GPU's efficiency where
+
+    both are None.
+    """
 
     kind: str | FixedCost | None
     calibration: Calibration | None = None
@@ -56,7 +59,7 @@ def read_cost(top: Section, gpu: Gpu, precision: str, near: Path) -> Cost:
         top.refuse("cost", f"expected {_EXPECTED}, got {document.shown(value)}")
     calibration = _calibration(top, gpu, value if isinstance(value, str) else None, near)
     if not isinstance(value, dict):
-        return Cost(None, calibration, calibration and Analytic(calibration, precision))
+        return Cost(None, calibration, None if calibration is None else Analytic(calibration, precision))
     section = top.section("cost", _MEASURED)
     key = "table" if "table" in section else "trace"
     if calibration is None:

@@ -39,7 +39,8 @@ def check_experts(top: Section, grid: Grid, model: Model) -> None:
     if grid.expert > 1 and not model.experts:
         top.document.error("parallel.expert", f"{grid.expert}, but {model.name} has no experts; allowed: 1")
     if model.experts and model.experts % grid.expert:
-        top.document.error("parallel.expert", f"{grid.expert} does not divide the {model.experts} experts of {model.name}; allowed: a divisor")
+        top.document.error("parallel.expert",
+                           f"{grid.expert} does not divide the {model.experts} experts of {model.name}; allowed: a divisor")
 
 
 def degrees_text(grid: Grid) -> str:

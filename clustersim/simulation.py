@@ -81,7 +81,8 @@ def simulate(experiment: Experiment, fold: bool = True, progress: Progress | Non
 
 def title(experiment: Experiment) -> str:
     grid = experiment.grid
-    degrees = ", ".join(f"{name} {getattr(grid, name)}" for name in ("data", "pipeline", "context", "expert", "tensor") if getattr(grid, name) > 1)
+    named = ("data", "pipeline", "context", "expert", "tensor")
+    degrees = ", ".join(f"{name} {getattr(grid, name)}" for name in named if getattr(grid, name) > 1)
     batches = f"{experiment.micro_batches} micro-batches"
     parts = [experiment.model.name, experiment.cluster.name, degrees or "1 GPU", batches]
     return f"{experiment.strategy.name}: {', '.join(parts)}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import Literal, overload
 
 PS_PER_S = 10**12
 
@@ -46,6 +47,18 @@ _MAX_DIGITS, _MAX_SHOWN = 60, 40
 _LARGEST = {"bandwidth": "1 EB/s", "size": "1000 PB", "time": "1000 h", "compute": "1000 EFLOP/s"}
 
 
+Whole = Literal["bandwidth", "size"]
+"""Dimensions in whole bytes/s or bytes."""
+Real = Literal["time", "compute"]
+"""Dimensions in s or FLOP/s."""
+
+
+@overload
+def parse(text: object, dimension: Whole) -> int: ...
+@overload
+def parse(text: object, dimension: Real) -> float: ...
+@overload
+def parse(text: object, dimension: str) -> int | float: ...
 def parse(text: object, dimension: str) -> int | float:
     """The value of ``text`` in base units: int for bandwidth (B/s) and size (B), float for time (s) and compute (FLOP/s).
 

@@ -19,10 +19,12 @@ SUMMARY_KEYS = {
     "step_time_s", "ideal_compute_s", "tokens_per_s", "model_flops_per_gpu_s", "hardware_flops_per_gpu_s", "mfu", "hfu",
     "bubble_of_total", "bubble_of_ideal", "compute_utilization", "overlap", "exposed_communication_s", "idle_s", "wait_s",
     "peak_memory_bytes", "memory_at_peak_bytes", "reserved_memory_bytes", "reserve_bytes", "used_memory_bytes",
-    "usable_memory_bytes", "gpu_memory_bytes", "fits", "mfu_causal", "hfu_causal", "communication_bytes", "links", "ranks", "simulated_ranks", "symmetry_broken_by", "events",
+    "usable_memory_bytes", "gpu_memory_bytes", "fits", "mfu_causal", "hfu_causal", "communication_bytes", "links", "ranks",
+    "simulated_ranks", "symmetry_broken_by", "events",
     "wall_s", "per_rank",
 }  # fmt: skip
-RUN_FILES = {"ops.parquet", "dependencies.parquet", "links.parquet", "link_totals.parquet", "ranks.parquet", "memory.parquet", "summary.json", "manifest.json"}
+RUN_FILES = {"ops.parquet", "dependencies.parquet", "links.parquet", "link_totals.parquet", "ranks.parquet", "memory.parquet",
+             "summary.json", "manifest.json"}
 FIXED = ("--set", "cluster=ideal", "--set", "cost={forward: 1 s, backward: 3 s}", "--set", "parallel={pipeline: 2}")
 
 
@@ -103,7 +105,7 @@ def test_a_second_run_replaces_the_first(small, cli):
 def test_schedule_show(cli):
     document = only_json(cli("schedule", "show", "standard", "-p", "2", "-m", "3", "--json"))
     # 1F1B by hand: one warm-up forward on the first rank.
-    assert document["ranks"] == ["0F0 0F1 0B0 0F2 0B1 0B2".split(), "1F0 1B0 1F1 1B1 1F2 1B2".split()]
+    assert document["ranks"] == [["0F0", "0F1", "0B0", "0F2", "0B1", "0B2"], ["1F0", "1B0", "1F1", "1B1", "1F2", "1B2"]]
     assert (document["p"], document["v"], document["m"], document["placement"]) == (2, 1, 3, [0, 1])
     text = cli("schedule", "show", "standard", "-p", "2", "-m", "3").out
     assert text.startswith("standard: p 2, v 1, m 3 (arXiv 2006.09503") and "rank 0 |  0F0  0F1  0B0  0F2  0B1  0B2" in text

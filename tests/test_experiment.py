@@ -56,7 +56,7 @@ def test_another_strategy_drops_what_belonged_to_the_first(tmp_path):
     assert experiment.load(path, strategy="mpp").schedule.stages == 4
     other = experiment.load(path, strategy="standard")
     assert (other.schedule.stages, other.strategy.partition, other.strategy.overlap) == (2, "optimizer", False)
-    with pytest.raises(InputError, match="strategy.name: unknown value 'lg'; did you mean 'lga'"):
+    with pytest.raises(InputError, match=r"strategy.name: unknown value 'lg'; did you mean 'lga'"):
         experiment.load(path, strategy="lg")
 
 

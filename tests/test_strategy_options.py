@@ -138,7 +138,8 @@ def written(tmp_path, csv, **more):
     values = {"pipeline": 2, "batch": 2, "layers": 2, "strategy": "mine.csv"} | more
     (tmp_path / "job.yaml").write_text(
         f"model: {{layers: {values['layers']}, hidden: 64, heads: 4}}\ncluster: ideal\nparallel: {{pipeline: {values['pipeline']}}}\n"
-        f"strategy: {values['strategy']}\nbatch: {{global: {values['batch']}, micro: 1, sequence: 16}}\ncost: {{forward: 1 s, backward: 2 s}}\n"
+        f"strategy: {values['strategy']}\nbatch: {{global: {values['batch']}, micro: 1, sequence: 16}}\n"
+        "cost: {forward: 1 s, backward: 2 s}\n"
     )
     return tmp_path / "job.yaml"
 
@@ -208,7 +209,8 @@ def plugin(tmp_path, entry, code=PLUGIN, command=("show", "gpipe-reversed", "-p"
     (tmp_path / "other-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (tmp_path / "other-1.0.dist-info" / "entry_points.txt").write_text(f"[clustersim.schedules]\n{entry}\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    return subprocess.run([sys.executable, "-m", "clustersim", "schedule", *command], capture_output=True, text=True, env=environment, check=False)
+    return subprocess.run([sys.executable, "-m", "clustersim", "schedule", *command], capture_output=True, text=True, env=environment,
+                          check=False)
 
 
 def test_another_package_may_register_a_schedule(tmp_path):
@@ -237,7 +239,8 @@ ORDER = Order(lambda placement, m: {body}, "an example", "", "")
     ],
 )
 def test_an_order_of_another_package_that_is_wrong_is_refused_and_leaves_the_others_alone(tmp_path, body, text):
-    done = plugin(tmp_path, "gpipe-reversed = other_package:ORDER", BAD.replace("{body}", body), ("show", "gpipe-reversed", "-p", "2", "-m", "1"))
+    done = plugin(tmp_path, "gpipe-reversed = other_package:ORDER", BAD.replace("{body}", body),
+                  ("show", "gpipe-reversed", "-p", "2", "-m", "1"))
     assert done.returncode == 2 and text in done.stderr and done.stderr.count("\n") == 1, done.stderr
     names = ["compare", "-p", "2", "-m", "1", "--schedules", "gpipe-reversed,gpipe", "--json"]
     done = subprocess.run([sys.executable, "-m", "clustersim", "schedule", *names], capture_output=True, text=True, check=True,

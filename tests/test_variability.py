@@ -5,9 +5,9 @@ import pytest
 
 from clustersim.cluster.faults import link_number, without_links
 from clustersim.cluster.load import load_cluster
+from clustersim.errors import InputError
 from clustersim.simulation import simulate
 from clustersim.variability import noise
-from clustersim.errors import InputError
 from tests.helpers import parsed
 
 JOB = """
@@ -86,7 +86,8 @@ def test_noise_simulates_every_gpu_and_says_so():
 def test_a_slow_link_holds_up_the_reduction_that_crosses_it():
     # Data-parallel 16 over two nodes with a NIC for each GPU: the ring sends 2 x 15/16 of the gradients over each of its hops.
     def reductions(variability):
-        run = simulate(job(variability, p=1, d=16, m=1, strategy="{name: standard, overlap: false}", more="collectives: ring\n"), fold=False)
+        run = simulate(job(variability, p=1, d=16, m=1, strategy="{name: standard, overlap: false}", more="collectives: ring\n"),
+                       fold=False)
         ops = run.trace.ops[(run.trace.ops["kind"] == "reduce") & (run.trace.ops["rank"] == 0)]
         return (ops["end_ps"] - ops["start_ps"]).to_numpy(), ops["bytes"].to_numpy()
 
@@ -130,7 +131,7 @@ def test_a_failed_link_costs_time_and_folds_to_the_same():
     ],
 )
 def test_what_makes_no_sense_is_refused(variability, words):
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - the words below are the check
+    with pytest.raises(Exception) as caught:  # the words below are the check
         job(variability)
     assert isinstance(caught.value, InputError)
     for word in words:
@@ -139,5 +140,5 @@ def test_what_makes_no_sense_is_refused(variability, words):
 
 def test_a_gpu_that_cannot_be_reached_is_named():
     experiment = job("{failed_links: [node0/gpu3>node0/nvswitch, node0/gpu3>node0/pcie1]}", p=1, d=8)
-    with pytest.raises(Exception, match="node0/gpu3 cannot reach node0/gpu. without the links that failed"):
+    with pytest.raises(Exception, match=r"node0/gpu3 cannot reach node0/gpu. without the links that failed"):
         simulate(experiment)

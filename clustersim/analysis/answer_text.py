@@ -80,7 +80,7 @@ def limits(analysis: Analysis) -> str:
     window = analysis.step_ps
     if not window:
         return f"nothing: the {what} takes no time"
-    compute, found = _share(analysis.mean("compute_ps"), window), losses(analysis)
+    compute, found = analysis.mean("compute_ps") / window, losses(analysis)
     if not found:
         return f"compute: 100 % of the {what} is compute"
     words, time, family = found[0]
@@ -196,7 +196,8 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _ranks(analysis: Analysis) -> list[dict[str, Any]]:
-    window, by_family, second = analysis.step_ps, {}, PS_PER_S * analysis.facts.steps
+    window, second = analysis.step_ps, PS_PER_S * analysis.facts.steps
+    by_family: dict[int, dict[str, float]] = {}
     for row in analysis.families.itertuples(index=False):
         by_family.setdefault(int(row.rank), {})[str(row.family)] = int(row.exposed_ps) / second
     causes = analysis.causes.drop(columns="rank").to_dict("records")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,7 +39,7 @@ def run_window(ops: pd.DataFrame, steps: int, given: Window | None = None, step:
             raise
         return given, given_facts(given)
     ends = _ends(ops, of_op)
-    inside = {"step_of": of_op, "step_ends_ps": ends[:-1]}
+    inside: dict[str, Any] = {"step_of": of_op, "step_ends_ps": ends[:-1]}
     if given is not None:
         return given, replace(given_facts(given), **inside)
     if step is not None:

@@ -55,8 +55,8 @@ def exact_times(imported: Imported, window: str = "file") -> pd.DataFrame:
                 inside = launched(imported, number, begin, end)
                 rows.append({"rank": number, "step": name} | _times(*(column[inside] for column in columns)))
             continue
-        inside = _exact_window(imported, number, one, imported.launches.iloc[mine]) if window == "hta" else slice(None)
-        rows.append({"rank": number} | _times(*(column[mine][inside] for column in columns)))
+        kept = _exact_window(imported, number, one, imported.launches.iloc[mine]) if window == "hta" else slice(None)
+        rows.append({"rank": number} | _times(*(column[mine][kept] for column in columns)))
     return _table(rows)
 
 

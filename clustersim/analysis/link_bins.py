@@ -55,7 +55,8 @@ def link_rows(totals: pd.DataFrame, most: int) -> list[LinkRow]:
     [('x', ('b',), 2), ('y', ('a1', 'a2'), 4), ('y', ('a10',), 2)]
     """
     by_kind = {str(kind): _in_order(of) for kind, of in totals.groupby(totals["kind"].astype(str))}
-    room, rows = {}, []
+    room: dict[str, int] = {}
+    rows = []
     for left, kind in zip(range(len(by_kind), 0, -1), sorted(by_kind, key=lambda kind: len(by_kind[kind])), strict=True):
         room[kind] = max(1, min(len(by_kind[kind]), (most - sum(room.values())) // left))
     for kind, of in by_kind.items():

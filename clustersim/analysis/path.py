@@ -41,7 +41,7 @@ def critical_path(ops: Ops, joined: Activities, graph: Graph, begin_ps: int) -> 
     pieces: list[tuple[int, str, int, int]] = []
     now = int(ops.end.max())
     op = int(np.argmax(ops.end))
-    while op != NONE:
+    while True:
         begin, last = int(start[op]), int(joined.last[joined.of_op[op]])
         if now < begin:  # a measured kernel that still waits for the others when the next op begins
             begin, last = int(ready[op]), op

@@ -7,6 +7,7 @@ stream are taken as they were.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -139,7 +140,7 @@ def _doing(ops: Ops) -> np.ndarray:
     by_start = np.lexsort((ops.number, ops.start, ops.rank))
     found = np.full(len(ops), NONE)
     bounds = np.flatnonzero(np.concatenate([[True], np.diff(ops.rank[by_start]) != 0, [True]]))
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in itertools.pairwise(bounds):
         mine = by_start[low:high]
         end, start = ops.end[mine], ops.start[mine]
         new = np.concatenate([[True], end[1:] > np.maximum.accumulate(end)[:-1]])

@@ -90,7 +90,7 @@ def read_ops(trace: Trace, member: np.ndarray | None = None) -> Ops:
     family = np.array([_family(name) for name in names], dtype=np.int8)[kind.codes]
     profiled = is_profiled(names)
     group = pd.Categorical(table["group"]).codes.astype(np.int64) if "group" in table else np.full(len(table), -1)
-    ranks, rank_code = np.unique(rank, return_inverse=True)
+    _, rank_code = np.unique(rank, return_inverse=True)
     return Ops(
         number=_whole(table, "op") if "op" in table else np.arange(len(table)),
         rank=rank,

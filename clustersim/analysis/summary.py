@@ -206,7 +206,8 @@ def _ratio(a: Any, b: Any) -> Any:
 
 
 def _spread(column: pd.Series) -> dict[str, Any]:
-    return {"min": column.min(), "median": column.median(), "max": column.max()}
+    known = column.dropna()  # pandas before 2.2 warns of a median of nothing but NaN
+    return {"min": known.min(), "median": known.median(), "max": known.max()}
 
 
 def _plain(value: Any) -> Any:

@@ -106,9 +106,9 @@ def _repeated(cluster: Cluster, half: int) -> Graph | None:
         switch_of = {nic: vertex(cluster.fabric.attach(first, number)) for number, nic in enumerate(nics)}
         gpus = FROM if first < half else TO
         for source, target, nic, capacity in node_links:
-            at = {NETWORK: switch_of.get(nic), "gpu": gpus}
-            ends = (at.get(end, f"{first}/{end}") for end in (source, target))
-            _add(graph, *ends, count * capacity)
+            at: dict[str, str | int] = {NETWORK: switch_of.get(nic, ""), "gpu": gpus}
+            start, end = (at.get(name, f"{first}/{name}") for name in (source, target))
+            _add(graph, start, end, count * capacity)
     return graph
 
 
@@ -157,4 +157,6 @@ def _node_links(cluster: Cluster) -> list[tuple[str, str, str, int]]:
             _add(graph, name.get(source, source), name.get(target, target), capacity)
         if _flow(graph) < sum(link[3] for link in outer if network == (TO if link[1] == NETWORK else FROM)):
             return links
-    return [tuple("gpu" if end == nic else end for end in (source, target)) + (nic, capacity) for source, target, nic, capacity in outer]
+    return [
+        ("gpu" if source == nic else source, "gpu" if target == nic else target, nic, capacity) for source, target, nic, capacity in outer
+    ]

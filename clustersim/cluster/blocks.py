@@ -60,5 +60,5 @@ def _levels(cluster: Cluster, tiers: Tiers) -> list[Block]:
 
         return owner
 
-    sizes = zip(tiers.first_link, tiers.first_link[1:], tiers.groups)
+    sizes = zip(tiers.first_link, tiers.first_link[1:], tiers.groups, strict=False)
     return [Block(first, (end - first) // groups, group(level)) for level, (first, end, groups) in enumerate(sizes)]

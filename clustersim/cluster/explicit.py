@@ -81,13 +81,13 @@ def nodes_of(wiring: Wiring, section: Section) -> tuple[int, int]:
     if names == [None]:
         return 1, len(wiring.gpus)
     counts = [wiring.node_of_gpu.count(name) for name in names]
-    expected = [name for name, count in zip(names, counts) for _ in range(count)]
-    for gpu, node, place in zip(wiring.gpus, wiring.node_of_gpu, expected):
+    expected = [name for name, count in zip(names, counts, strict=False) for _ in range(count)]
+    for gpu, node, place in zip(wiring.gpus, wiring.node_of_gpu, expected, strict=False):
         if node is None:
             section.error(f"devices.{gpu}", "names no node while others do; allowed: `node:` at every GPU, or at none")
         if node != place:
             section.error(f"devices.{gpu}", f"the GPUs of a node must follow each other: {place!r} is not complete yet")
-    for name, count in zip(names, counts):
+    for name, count in zip(names, counts, strict=False):
         if count != counts[0]:
             last = wiring.gpus[len(expected) - 1 - expected[::-1].index(name)]
             section.error(

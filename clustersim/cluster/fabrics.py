@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from clustersim.cluster.links import Rate
-from clustersim.cluster.routes import NO_LINKS, ONE, Pick, Route
+from clustersim.cluster.routes import NO_LINKS, ONE, Pick, Route, Shares
 
 if TYPE_CHECKING:
     from clustersim.cluster.meshes import Dragonfly
@@ -37,7 +37,7 @@ class Wire(NamedTuple):
 class Bundle(NamedTuple):
     """So many directed links of one rate between switches of these two kinds, the lower first."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple's method of the same name is not used
     lower: str
     upper: str
     rate: Rate
@@ -46,7 +46,8 @@ class Bundle(NamedTuple):
 class Fabric(Protocol):
     """What a cluster asks of its network."""
 
-    layout: str
+    @property
+    def layout(self) -> str: ...
 
     @property
     def switch_count(self) -> int: ...
@@ -172,7 +173,7 @@ class Tiers:
     @cached_property
     def first_switch(self) -> tuple[int, ...]:
         """The number of the first switch of each tier, and of all of them."""
-        return _sums(count * tier.switches for count, tier in zip(self.groups, self.tiers))
+        return _sums(count * tier.switches for count, tier in zip(self.groups, self.tiers, strict=False))
 
     @cached_property
     def first_link(self) -> tuple[int, ...]:
@@ -224,7 +225,14 @@ class Tiers:
         group = low // tier.switches // above.children if above.children else 0
         low += self.first_switch[level]
         high += self.first_switch[level + 1] + group * above.switches
-        return Wire(high, low, tier.uplink) if down else Wire(low, high, tier.uplink)
+        rate = self.uplink(level)
+        return Wire(high, low, rate) if down else Wire(low, high, rate)
+
+    def uplink(self, level: int) -> Rate:
+        """A link up from a tier that is not the last."""
+        rate = self.tiers[level].uplink
+        assert rate is not None  # only the last tier has none
+        return rate
 
     def trunks(self) -> Iterator[tuple[int, int, int]]:
         """(from, to, capacity) between groups, a group by its first switch: all links from one group to the next, both ways.
@@ -235,7 +243,7 @@ class Tiers:
         """
         for level, groups in enumerate(self.groups[:-1]):
             tier, above = self.tiers[level], self.tiers[level + 1]
-            capacity = tier.uplink.capacity_bytes_s * self._fan(level)
+            capacity = self.uplink(level).capacity_bytes_s * self._fan(level)
             for group in range(groups):
                 low = self.first_switch[level] + group * tier.switches
                 high = self.first_switch[level + 1] + (group // above.children if above.children else 0) * above.switches
@@ -244,13 +252,13 @@ class Tiers:
 
     def kinds(self) -> dict[str, int]:
         kinds: dict[str, int] = {}
-        for count, tier in zip(self.groups, self.tiers):
+        for count, tier in zip(self.groups, self.tiers, strict=False):
             kinds[tier.kind] = kinds.get(tier.kind, 0) + count * tier.switches
         return kinds
 
     def bundles(self) -> list[Bundle]:
         return [
-            Bundle(2 * count * self._fan(level), self.tiers[level].kind, self.tiers[level + 1].kind, self.tiers[level].uplink)
+            Bundle(2 * count * self._fan(level), self.tiers[level].kind, self.tiers[level + 1].kind, self.uplink(level))
             for level, count in enumerate(self.groups[:-1])
         ]
 
@@ -260,17 +268,18 @@ class Tiers:
             height += 1
             children = self.tiers[height].children
             group_a, group_b = (group_a // children, group_b // children) if children else (0, 0)
-        latency = 2 * sum(tier.uplink.latency_ps for tier in self.tiers[:height])
+        latency = 2 * sum(self.uplink(level).latency_ps for level in range(height))
         if pick is None:
             return Route(self._ways(a, height)[0] + self._ways(b, height)[1], latency)
         return Route(self._picked(self._first_links(a, height), self._first_links(b, height), pick), latency)
 
-    def _ways(self, leaf: int, height: int) -> tuple[tuple, tuple]:
+    def _ways(self, leaf: int, height: int) -> tuple[Shares, Shares]:
         """All links up from a leaf through so many levels, and down to it, with their shares."""
         ways = self._known.get((leaf, height))
         if ways is None:
-            up, down = (), ()
-            for first, share in zip(self._first_links(leaf, height), self._shares):
+            up: Shares = ()
+            down: Shares = ()
+            for first, share in zip(self._first_links(leaf, height), self._shares, strict=False):
                 links = range(first, first + 2 * share.denominator, 2)
                 up = (*up, *((link, share) for link in links))
                 down = (*((link + 1, share) for link in links), *down)
@@ -289,7 +298,7 @@ class Tiers:
     def _picked(self, up: list[int], down: list[int], pick: Pick) -> tuple[tuple[int, Fraction], ...]:
         links = []
         here = 0  # the place of the switch in its group
-        for first, above in zip(up, self.tiers[1:]):
+        for first, above in zip(up, self.tiers[1:], strict=False):
             there = pick(above.switches)
             links.append((first + 2 * (here * above.switches + there), ONE))
             here = there
@@ -300,7 +309,7 @@ class Tiers:
         return tuple(links)
 
     @cached_property
-    def _known(self) -> dict[tuple[int, int], tuple[tuple, tuple]]:
+    def _known(self) -> dict[tuple[int, int], tuple[Shares, Shares]]:
         return {}
 
     @cached_property

@@ -46,5 +46,6 @@ def without_links(cluster: Cluster, failed: Collection[int]) -> Cluster:
     ['node0/gpu3', 'node0/pcie1', 'node0/nic2', 'network', 'network', 'node1/nic0', 'node1/nic1', 'node1/pcie0']
     """
     if cluster.link_count > MOST_LINKS:
-        raise ValueError(f"{cluster.name} of {cluster.nodes:,} nodes has {cluster.link_count:,} links; allowed: at most {MOST_LINKS:,} where links fail")
+        has = f"{cluster.name} of {cluster.nodes:,} nodes has {cluster.link_count:,} links"
+        raise ValueError(f"{has}; allowed: at most {MOST_LINKS:,} where links fail")
     return replace(cluster, failed=frozenset(failed))

@@ -40,12 +40,12 @@ def completed(given: Section) -> Section:
 
     InputError where there is no such sheet and something that only a sheet can leave out is missing.
     """
-    name = given.text("name")
-    if name not in gpu_names():
-        known = f"; the GPUs that need no more than their name: {', '.join(gpu_names())}"
+    name, names = given.text("name"), gpu_names()
+    if name not in names:
+        known = f"{document.nearest(name, names)}; the GPUs that need no more than their name: {', '.join(names)}"
         for key in ("memory", "memory_bandwidth", "peak", "efficiency"):
             if key not in given:
-                given.error(key, f"missing, and no GPU {document.shown(name)} comes with the product{document.nearest(name, gpu_names())}{known}")
+                given.error(key, f"missing, and no GPU {document.shown(name)} comes with the product{known}")
         return given
     sheet = document.load(FOLDER / name / "hardware.yaml").data
     if "memory" in given and "usable_memory" not in given:

@@ -200,14 +200,14 @@ class Dragonfly:
 
     def _hops(self, at: int, target: int) -> list[Hop]:
         size = self.routers_per_group
-        group, place = divmod(at, size)
+        group = at // size
         other = target // size
         if group == other:
             return [self._local(at, target)]
         distance = (other - group) % self.groups
         found = [(way, *self._ends(group, distance, way)) for way in range(self._ways)]
         least = min((near != at) + (far != target) for _, near, far in found)
-        hops = {}
+        hops: dict[Hop, None] = {}
         for way, near, far in found:
             if (near != at) + (far != target) == least:
                 link = self._local_links + (group * (self.groups - 1) + distance - 1) * self._ways + way

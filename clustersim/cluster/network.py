@@ -99,9 +99,9 @@ def _read_levels(network: Section, nic: Rate, trunk: Rate, fixed: bool) -> tuple
     if levels[0].integer("switches", 1) != 1:
         levels[0].error("switches", "a NIC hangs on one switch of the first level: 1, or leave this out")
     switches = [level.integer("switches", 1, maximum=_MOST) for level in levels] + [1]
-    for level, here, below in zip(levels[1:], switches[1:], switches):
-        if here * below > _MOST_WAYS:
-            text = f"{here:,} switches over groups of {below:,} are {here * below:,} links up from each group"
+    for level, here, under in zip(levels[1:], switches[1:], switches, strict=False):
+        if here * under > _MOST_WAYS:
+            text = f"{here:,} switches over groups of {under:,} are {here * under:,} links up from each group"
             level.error("switches", f"{text}, and every flow spreads over all of them; allowed: at most {_MOST_WAYS:,}")
     tiers = []
     below = nic.times(levels[0].integer("ports", maximum=_MOST))

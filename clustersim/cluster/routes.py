@@ -11,7 +11,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from clustersim.cluster.links import Link
 
@@ -23,13 +23,17 @@ _HOP_COST = {"nvlink": 1, "pcie": 10**5, "network": 10**10}
 _UNIT = 10**18  # whole numbers, so that equal costs are equal; among as many hops the wider links win
 
 
+Shares = tuple[tuple[int, Fraction], ...]
+"""Links, each with a share of the bytes."""
+
+
 class Route(NamedTuple):
     """Links of a flow with the share of its bytes that crosses each (1 on a single path), and the latency.
 
     On several paths the latency is that of the slowest. Links come in order of the way.
     """
 
-    links: tuple[tuple[int, Fraction], ...]
+    links: Shares
     latency_ps: int
 
 
@@ -38,6 +42,8 @@ NO_LINKS = Route((), 0)
 Hop = tuple[int | str, int]  # the next device, the link to it
 Pick = Callable[[int], int]
 """Chooses one of so many ways."""
+Hops = Callable[[Any], Sequence[Hop]]
+"""The ways on from a device, which is the number of a switch or a name."""
 
 
 def ecmp(source: int, target: int, flow: int) -> Pick:
@@ -60,7 +66,7 @@ def ecmp(source: int, target: int, flow: int) -> Pick:
 def along(
     source: int | str,
     target: int | str,
-    hops: Callable[[int | str], Sequence[Hop]],
+    hops: Hops,
     latency_ps: Callable[[int], int],
     pick: Pick | None,
 ) -> Route:
@@ -92,7 +98,9 @@ def along(
     return Route(tuple(links), latency[target])
 
 
-def _ways(source: int | str, target: int | str, hops: Callable, pick: Pick | None) -> tuple[dict, dict]:
+def _ways(
+    source: int | str, target: int | str, hops: Hops, pick: Pick | None
+) -> tuple[dict[int | str, Sequence[Hop]], dict[int | str, int]]:
     """The hops taken from each device that the flow comes through, and the number of hops into each."""
     ways: dict[int | str, Sequence[Hop]] = {}
     into: dict[int | str, int] = {source: 0}

@@ -189,7 +189,8 @@ class Cluster:
         found = [self._paths.route(name, host) if out else self._paths.route(host, name) for host in hosts]
         ways = [way for way in found if way is not None and self.failed.isdisjoint(first + link for link, _ in way.links)]
         if not ways:
-            raise InputError(f"cluster {self.name}: {self.device_of(gpu)} has no way {'to' if out else 'from'} a host, to whose memory it would offload")
+            way = f"{self.device_of(gpu)} has no way {'to' if out else 'from'} a host"
+            raise InputError(f"cluster {self.name}: {way}, to whose memory it would offload")
         near = min(ways, key=lambda way: len(way.links))
         return Route(tuple((first + link, share) for link, share in near.links), near.latency_ps)
 

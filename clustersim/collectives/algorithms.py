@@ -244,6 +244,7 @@ def _in_switch(op: str, layout: Layout) -> tuple[Phase, ...]:
     for node in layout.nodes:
         for member, following in zip(node, node[1:] + node[:1], strict=True):
             sends[member] = (Send(following, whole),)
+    assert layout.in_switch is not None  # else the algorithm is not able
     inside = Phase(1, tuple(sends), in_switch=True, occupancy=1 / layout.in_switch)
     if len(layout.nodes) == 1:
         return (inside,)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+from clustersim.cluster.meshes import Torus
 from clustersim.cluster.spec import Cluster
 from clustersim.collectives.algorithms import Layout, Ring
 
@@ -24,6 +25,7 @@ def lay_out(cluster: Cluster, group: Sequence[int]) -> Layout:
     >>> lay_out(check_cluster("dgx-1-v100"), range(8)).ring
     (0, 3, 2, 1, 5, 6, 7, 4)
     """
+    nodes: tuple[tuple[int, ...], ...]
     if cluster.ideal:
         nodes = (tuple(range(len(group))),)
         return Layout(nodes[0], ((nodes[0], Fraction(1)),), nodes)
@@ -47,7 +49,7 @@ def lay_out(cluster: Cluster, group: Sequence[int]) -> Layout:
 
 def _visited(cluster: Cluster, nodes: list[int]) -> list[int]:
     """Nodes, given in order, as a ring visits them: neighbours after one another where the network is a torus."""
-    if cluster.fabric.layout != "torus":
+    if not isinstance(cluster.fabric, Torus):
         return nodes
     return snake(cluster.fabric.dimensions, nodes)
 

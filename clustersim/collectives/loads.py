@@ -27,8 +27,7 @@ class Hop(NamedTuple):
 
     latency_ps: int
     kind: str
-    count: int
-
+    count: int  # type: ignore[assignment]  # a tuple's method of the same name is not used
 
 class Pace(NamedTuple):
     """The latency of a phase: ``steps`` messages that follow one another over ``hops``.

@@ -90,7 +90,7 @@ def _together(tried: Sequence[tuple[Change, Summary]], load: Load, summary_of: C
         if joined.keys & change.keys:
             continue
         summary = _try(load, summary_of, wider)
-        if summary is None or least is not None and needed_bytes(summary) >= needed_bytes(least):
+        if summary is None or (least is not None and needed_bytes(summary) >= needed_bytes(least)):
             continue
         joined, least = wider, summary
         if summary["fits"]:

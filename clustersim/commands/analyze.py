@@ -99,8 +99,11 @@ def _per_step(a: Found, b: Found) -> tuple[Analysis, Analysis]:
             lengths = " of A, ".join(time_text(of.analysis.window_ps / PS_PER_S) for of in (a, b))
             print_warnings([f"--diff: the windows differ in length: {lengths} of B"])
         return a.analysis, b.analysis
-    one, other = (replace(of.analysis, facts=replace(of.analysis.facts, steps=of.steps, given=False)) for of in (a, b))
-    return one, other
+    return _over(a.analysis, a.steps), _over(b.analysis, b.steps)
+
+
+def _over(analysis: Analysis, steps: int) -> Analysis:
+    return replace(analysis, facts=replace(analysis.facts, steps=steps, given=False))
 
 
 def _write(done: Analysis, folder: Path) -> list[Path]:

@@ -110,7 +110,7 @@ def _document(done: Fit, output: Path | None) -> dict[str, Any]:
                 "measured_s": row.measured_s, "predicted_s": time_s, "error": error,
             }
             for row, time_s, error in zip(done.measurements.rows, done.predicted_s, done.errors, strict=True)
-        ],  # fmt: skip
+        ],
         "warnings": list(done.warnings),
         "files": [str(output)] if output else [],
     }

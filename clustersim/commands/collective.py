@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def collective(options: argparse.Namespace) -> None:
         print_json({"rows": rows})
         return
     _print_table(rows, f"{title}; sizes in bytes, one direction")
-    if drawn:
+    if drawn and picture is not None:
         print_files([picture])
 
 
@@ -93,7 +94,7 @@ def collective_rows(
     rows = []
     for size in sizes:
         chosen = None if costly else min(library, key=lambda name: times[name](size))
-        for algorithm in dict.fromkeys(chosen if name == "auto" else name for name in algorithms):
+        for algorithm in dict.fromkeys((chosen or name) if name == "auto" else name for name in algorithms):
             time_s = times[algorithm](size) / units.PS_PER_S
             algbw = size / time_s if time_s else None
             rows.append(
@@ -161,7 +162,9 @@ def _whole_bytes(place: str, text: str) -> int:
         size = units.parse(text, "size")
     except ValueError as error:
         raise InputError(f"{place}: {error}") from None
-    number, unit = re.fullmatch(r"\s*([-+.0-9]+(?:[eE][-+]?[0-9]+)?)\s*(\S+)\s*", text).groups()
+    match = re.fullmatch(r"\s*([-+.0-9]+(?:[eE][-+]?[0-9]+)?)\s*(\S+)\s*", text)
+    assert match is not None  # it has been parsed
+    number, unit = match.groups()
     if Fraction(number) * units.parse(f"1{unit}", "size") != size:
         raise InputError(f"{place}: {text.strip()} is not a whole number of bytes; the nearest is {size}B")
     return size
@@ -169,9 +172,9 @@ def _whole_bytes(place: str, text: str) -> int:
 
 def _cluster(options: argparse.Namespace) -> tuple[Cluster, list[int]]:
     place = f"--cluster {options.cluster}"
-    load = {"nodes": None, "overrides": {}, "near": Path(), "place": place}
+    load = partial(load_cluster, options.cluster, nodes=None, overrides={}, near=Path(), place=place)
     if options.ranks is None:
-        node = load_cluster(options.cluster, gpus=1, **load)
+        node = load(gpus=1)
         return node, list(range(node.gpus))
     ranks, seen = rank_numbers("--ranks", options.ranks), set()
     place = f"--ranks {clipped(options.ranks)}"
@@ -181,7 +184,7 @@ def _cluster(options: argparse.Namespace) -> tuple[Cluster, list[int]]:
         seen.add(rank)
     if len(ranks) > _MOST_RANKS:
         raise InputError(f"{place}: {len(ranks):,} ranks; allowed: at most {_MOST_RANKS:,}")
-    return load_cluster(options.cluster, gpus=max(ranks) + 1, **load), ranks
+    return load(gpus=max(ranks) + 1), ranks
 
 
 def _algorithms(options: argparse.Namespace, cluster: Cluster, ranks: list[int]) -> list[str]:

@@ -179,11 +179,10 @@ def _measured_view(imported: Imported, given: Window | None, step: int | None) -
     if step is not None:
         window, facts, notes = profiled_step(imported, step)
         print_warnings(notes)
-        steps = 1
-    else:
-        window, facts = given, WHOLE if given is None else given_facts(given)
-        steps = imported.steps["name"].nunique() or None if given is None else None
-    return View(window, replace(facts, wait_known=imported.wait_known), steps)
+        return View(window, replace(facts, wait_known=imported.wait_known), 1)
+    facts = WHOLE if given is None else given_facts(given)
+    steps = imported.steps["name"].nunique() or None if given is None else None
+    return View(given, replace(facts, wait_known=imported.wait_known), steps)
 
 
 def read_analysis(names: list[str], options: argparse.Namespace) -> Found:

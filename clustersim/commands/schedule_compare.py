@@ -27,9 +27,8 @@ def compare(options: argparse.Namespace) -> None:
     times = Times(*(_seconds(option, getattr(options, option)) for option in ("forward", "backward", "input", "weight", "delay")))
     actions = 2 * options.p * (options.v or 2) * options.m
     if actions > MAX_ACTIONS:
-        raise InputError(
-            f"-p {options.p} -m {options.m}: about {actions:,} actions a schedule; allowed: at most {MAX_ACTIONS:,}; use fewer micro-batches"
-        )
+        allowed = f"allowed: at most {MAX_ACTIONS:,}; use fewer micro-batches"
+        raise InputError(f"-p {options.p} -m {options.m}: about {actions:,} actions a schedule; {allowed}")
     done: list[Figures] = []
     refused: dict[str, str] = {}
     for name in names:
@@ -77,7 +76,8 @@ def _print(options: argparse.Namespace, times: Times, done: list[Figures], refus
     time = units.time_text
     table = Table(title=_parameters(options.p, options.m, times), title_justify="left", title_style="bold")
     table.add_column("schedule")
-    columns = ("v", "makespan", "bubble, of the step", "bubble, of the compute", "among other steps*", "peak activations*", "weights*", "messages")
+    columns = ("v", "makespan", "bubble, of the step", "bubble, of the compute", "among other steps*", "peak activations*", "weights*",
+               "messages")
     for column in columns:
         table.add_column(column, justify="right")
     for one in done:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
@@ -63,9 +64,10 @@ class ProgressBar:
 
     def __init__(self) -> None:
         rate, left = TextColumn("{task.fields[rate]}"), (TimeRemainingColumn(compact=True), TextColumn("left"))
-        terminal = {"console": Console(stderr=True), "transient": True, "disable": not sys.stderr.isatty()}
+        terminal = Console(stderr=True)
+        columns = (BarColumn(), MofNCompleteColumn(), rate, *left)
         # Without a thread of its own, which would not survive in the processes that are forked off.
-        self._bar = Progress(BarColumn(), MofNCompleteColumn(), rate, *left, auto_refresh=False, **terminal)
+        self._bar = Progress(*columns, auto_refresh=False, console=terminal, transient=True, disable=not sys.stderr.isatty())
         self._task = self._bar.add_task("points", total=None, rate="")
         self._begin = time.monotonic()
 
@@ -161,7 +163,7 @@ def _print_points(done: Sweep, metric: str | None) -> None:
         print(f"and {len(reasons) - _MOST_REASONS:,} other reasons; all are in sweep.csv")
 
 
-def _figures(row: dict, slowdown: float | None) -> list[str]:
+def _figures(row: dict[str, Any], slowdown: float | None) -> list[str]:
     if "step_time_s" not in row:
         return ["none"] * 6
     hidden, tokens = row["overlap"], row["tokens_per_s"]

@@ -10,9 +10,10 @@ user's own file of the same keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeVar
 
 from clustersim import document
 from clustersim.cluster.gpus import FOLDER, find_gpu
@@ -135,7 +136,11 @@ def _like(top: Section) -> Calibration | None:
     return _named(top, "like", lambda pair: load_calibration(*pair), (gpu, software))
 
 
-def _named(top: Section, key: str, load, name):
+_Name = TypeVar("_Name")
+_Known = TypeVar("_Known")
+
+
+def _named(top: Section, key: str, load: Callable[[_Name], _Known], name: _Name) -> _Known:
     try:
         return load(name)
     except InputError as error:

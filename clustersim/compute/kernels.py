@@ -72,6 +72,7 @@ class Stall(NamedTuple):
 
 
 Kernel = Matmul | Attention | Pass | Stall
+Passing = tuple[Pass, ...]
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def attention_block(model: Model, shape: Shape, software: Software, checkpointed
     forward_core, backward_core = _core(model, shape, software, heads)
     rotated = shape.tokens * (heads + kv_heads) * qk * shape.element_bytes * (0 if model.learned_positions else 1)
     biased = shape.tokens * sum(columns for _, columns in into) * shape.element_bytes if model.qkv_bias else 0
-    rotary, norm, residual, bias = software.rotary, *_between(model, shape, software)
+    rotary, (norm, residual, bias) = software.rotary, _between(model, shape, software)
     fork = _stall(software.fork_s if model.dropout else 0.0)
     block = BlockKernels(
         forward=(*norm[0], *products, *_passes(rotated, rotary.forward), *fork, *forward_core, projection, *residual[0]),
@@ -250,7 +251,7 @@ def _matrices(model: Model, shape: Shape, software: Software, tokens: int, inner
     )
 
 
-def _between(model: Model, shape: Shape, software: Software):
+def _between(model: Model, shape: Shape, software: Software) -> tuple[tuple[Passing, Passing], tuple[Passing, Passing], Passing]:
     """Forward and backward of a norm, and of bias, dropout and residual; the gradient of the bias: on the tokens between the pairs."""
     size = shape.between_tokens * model.hidden
     hidden = size * shape.element_bytes
@@ -261,7 +262,7 @@ def _between(model: Model, shape: Shape, software: Software):
     return norm, residual, _passes(hidden if model.projection_bias else 0, software.bias.backward)
 
 
-def _passes(data_bytes: float, passes: float) -> tuple[Pass, ...]:
+def _passes(data_bytes: float, passes: float) -> Passing:
     """A kernel reads and writes its data about twice: so many kernels."""
     return (Pass(data_bytes * passes, max(1, round(passes / 3))),) if data_bytes and passes else ()
 

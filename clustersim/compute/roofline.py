@@ -62,9 +62,11 @@ def kernel_s(kernel: Kernel, calibration: Calibration, precision: str) -> float:
 def matmul_flop_s(kernel: Matmul, calibration: Calibration, precision: str) -> float:
     """FLOP/s of a product that memory does not limit."""
     gpu = calibration.gpu
+    multiprocessors = gpu.multiprocessors
+    assert multiprocessors is not None  # a calibration is not read without
     size = ELEMENT_BYTES[precision]
     aligned = precision in _WITHOUT_TENSOR_CORES or all(count * size % ALIGNED_BYTES == 0 for count in (kernel.inner, kernel.columns))
-    filled = max(speed * _filled(kernel, rows, columns, gpu.multiprocessors) for rows, columns, speed in TILES)
+    filled = max(speed * _filled(kernel, rows, columns, multiprocessors) for rows, columns, speed in TILES)
     ramp = kernel.inner / (kernel.inner + calibration.ramp)
     efficiency = calibration.fp8_efficiency if precision == "fp8" else calibration.matmul_efficiency
     return gpu.peak_flop_s[precision] * efficiency * filled * ramp * (1.0 if aligned else calibration.unaligned)

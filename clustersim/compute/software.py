@@ -41,9 +41,10 @@ class Software:
     experts get, ``loss`` over the logits in 32 bits, ``embedding`` over the hidden state. ``optimizer_bytes`` are moved per
     parameter and step, ``gradient_bytes`` more where there are replicas, whose gradients are packed, divided and unpacked. For ``fork_s``
     the GPU waits for its host at every dropout of attention, for ``checkpoint_s`` at every layer that is computed again, for
-    ``update_s`` at every layer that the optimizer updates. With ``beside_weights`` the tensor-parallel collectives of the backward that give the gradient of a block's input run beside the gradients
-    of its weights. ``selective`` recompute repeats the ``core`` of the attention (arXiv 2205.05198), or every second of the matrix
-    ``products`` and what lies between them, and keeps the attention (torchtitan).
+    ``update_s`` at every layer that the optimizer updates. With ``beside_weights`` the tensor-parallel collectives of the backward that
+    give the gradient of a block's input run beside the gradients of its weights. ``selective`` recompute repeats the ``core`` of the
+    attention (arXiv 2205.05198), or every second of the matrix ``products`` and what lies between them, and keeps the attention
+    (torchtitan).
     """
 
     name: str
@@ -84,8 +85,9 @@ def software_names() -> list[str]:
 @lru_cache(maxsize=32)
 def load_software(name: str) -> Software:
     """A shipped generation by its name. InputError, with what is allowed, for an unknown one."""
-    if name not in software_names():
-        raise InputError(f"unknown software {document.shown(name)}{document.nearest(name, software_names())}; allowed: {', '.join(software_names())}")
+    known = software_names()
+    if name not in known:
+        raise InputError(f"unknown software {document.shown(name)}{document.nearest(name, known)}; allowed: {', '.join(known)}")
     top = _read(name).section("", _KEYS)
     times: dict[str, Any] = {f"{key}_s": top.quantity(key, "time", 0.0) for key in _TIMES}
     passes: dict[str, Any] = {key: _read_passes(top, key) for key in _PASSES}

@@ -56,7 +56,10 @@ def share_in_circle(
     for number, crossings in enumerate(flows):
         kind = flow_kind[number]
         at = limiting[kind]
-        link = limits[number][1] if at is None else min((Fraction(part, weight), link) for link, weight, part, _ in crossings if link_kind[link] == at)[1]
+        if at is None:
+            link = limits[number][1]
+        else:
+            link = min((Fraction(part, weight), link) for link, weight, part, _ in crossings if link_kind[link] == at)[1]
         result.append((max(1, int(rates[kind])), link))
     return result
 
@@ -206,9 +209,8 @@ def _before(values: np.ndarray, begins: np.ndarray, counts: np.ndarray) -> np.nd
 
 def _agree(kinds: _Kinds, rates: Sequence[Fraction], limiting: Sequence[int | None]) -> bool:
     """Whether no link is overfull, and no connection has more on a link than those that it limits."""
-    for flow, link in enumerate(limiting):
-        if rates[flow] > kinds.limits[flow]:
-            return False
+    if any(rates[flow] > kinds.limits[flow] for flow in range(len(limiting))):
+        return False
     for link, takes in enumerate(kinds.takes):
         if sum(each * rates[flow] for flow, each in takes.items()) > kinds.left[link]:
             return False

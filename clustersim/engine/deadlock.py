@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 
 import numpy as np
@@ -30,7 +31,7 @@ def explain(program: Program, ended: np.ndarray, arrived: np.ndarray) -> str:
     if not cycle:
         stuck = int(np.argmin(ended))
         return f"deadlock: {op_name(program, stuck)} waits for something that never happens"
-    shown = cycle if len(cycle) <= _LONGEST_SHOWN else cycle[:_LONGEST_SHOWN]
+    shown = cycle[:_LONGEST_SHOWN]
     chain = " waits for ".join(op_name(program, op) for op in shown)
     if len(shown) < len(cycle):
         chain += f" waits for ... ({len(cycle) - len(shown)} more)"
@@ -45,7 +46,7 @@ def _waits(program: Program, ended: list[bool], arrived: list[bool]) -> dict[int
     for stream in program.streams:
         if stream.in_order:
             in_row = stream.ops.tolist()
-            for before, op in zip(in_row, in_row[1:], strict=False):
+            for before, op in itertools.pairwise(in_row):
                 if not ended[before]:
                     waits[op].append(before)
     members: dict[int, list[int]] = defaultdict(list)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from typing import Any
 
 from simpy import Environment
 from simpy.core import EmptySchedule
+
+Steps = Generator[Any, None, None]
+"""What a process yields: signals, or SimPy's own events."""
 
 _NORMAL, _AFTER_THE_REST = 1, 2  # SimPy's own priorities are 0 and 1
 
@@ -28,11 +31,11 @@ class Signal:
     _ok, _value = True, None  # it cannot fail, and carries nothing
 
     def __init__(self) -> None:
-        self.callbacks = []
+        self.callbacks: list[Callable[[Any], None]] = []
 
     def now(self) -> None:
         """Set off within the event that is being handled, without one of its own."""
-        callbacks, self.callbacks = self.callbacks, None
+        callbacks, self.callbacks = self.callbacks, None  # type: ignore[assignment]  # SimPy's mark of what has happened
         for callback in callbacks:
             callback(self)
 
@@ -40,6 +43,7 @@ class Signal:
 class Clock(Environment):
     """A SimPy environment that begins at 0 ps."""
 
+    _queue: Any  # has signals beside SimPy's events
     now = 0
     """The simulated time in ps."""
 

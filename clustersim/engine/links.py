@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
-from clustersim.engine.events import Clock, Signal
+from clustersim.engine.events import Clock, Signal, Steps
 from clustersim.engine.record import Record, Segments
 from clustersim.engine.sharing import BITS, RATE_PER_BYTE_S, UNIT, Crossing, shares
 from clustersim.engine.ways import Way, find_ways
@@ -20,6 +21,8 @@ class Flow(Signal):
     """Bytes under way on a way with others, and as a signal the end of their latency. ``done`` is set off when they are across."""
 
     __slots__ = ("bundle", "done", "number", "phase", "since", "work")
+    number: int  # in the order of joining
+    since: int
 
     def __init__(self, phase: int, work: int, bundle: Bundle, done: Signal) -> None:
         self.callbacks = []
@@ -107,7 +110,7 @@ class Link:
         self.alarm_at = at
         self.clock.set_off(self.alarm, at - self.clock.now)
 
-    def _serve(self):
+    def _serve(self) -> Steps:
         while True:
             yield self.alarm
             self.alarm, self.alarm_at = Signal(), None
@@ -148,12 +151,12 @@ class Network:
         used = dict.fromkeys(crossing.link for way in ways for crossing in way.crossings)
         self._links = {number: Link(self, number, capacities[number]) for number in used}
         self._bundles = [
-            Bundle(number, way, tuple((self._links[one.link], one, most) for one, most in zip(way.crossings, way.most)))
+            Bundle(number, way, tuple((self._links[one.link], one, most) for one, most in zip(way.crossings, way.most, strict=True)))
             for number, way in enumerate(ways)
         ]
         self._latencies_ps = [phase.latency_ps for phase in phases]
         self._joined = 0
-        self._known: dict[tuple, list[tuple[int, int]]] = {}
+        self._known: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
         self._unsettled: dict[Bundle, None] = {}  # bundles whose links have gained or lost a flow at this instant
 
     def send(self, phase: int, done: Signal) -> None:
@@ -192,12 +195,10 @@ class Network:
         elif bundle.count == 1:
             for link, _, _ in bundle.uses:
                 link.bundles[bundle] = None
-        if contested or bundle.count > 1 and rate < bundle.way.alone[0]:
+        if contested:  # as always where another flow is on the same way, since one alone fills a link
             self._settle_later((bundle,))
-        elif not rate:
+        else:
             self._pace(bundle, *bundle.way.alone)
-        elif bundle.ends[0][2] is flow:
-            self._expect(bundle)
 
     def leave(self, bundle: Bundle) -> list[Signal]:
         """The flows of the bundle that are across by now go; their signals."""
@@ -275,7 +276,7 @@ class Network:
     def _contested(self, bundle: Bundle, left: dict[int, int]) -> list[Crossing]:
         """The uses of links that can hold up the bundle, which gives back what it takes of them."""
         contested = []
-        for (link, _, _), crossing in zip(bundle.uses, bundle.together()):
+        for (link, _, _), crossing in zip(bundle.uses, bundle.together(), strict=False):
             if link.wanted > link.capacity:
                 contested.append(crossing)
                 number = link.number
@@ -315,15 +316,15 @@ class Network:
                     least[link] = level
         reached: dict[Bundle, None] = {}
         for number in beyond:
-            link = self._links[number]
-            rounding = link.rounding
+            last = self._links[number]
+            rounding = last.rounding
             full = rest[number] <= rounding
-            for bundle in link.limited:
+            for bundle in last.limited:
                 if bundle not in found and (not full or bundle.level(number) + rounding < most[number]):
                     reached[bundle] = None
             if number in least:
                 fair = least[number] + rounding
-                for bundle in link.bundles:
+                for bundle in last.bundles:
                     if bundle not in found and bundle.level(number) > fair:
                         reached[bundle] = None
         return reached

@@ -36,10 +36,6 @@ class Crossing(NamedTuple):
         """What one connection takes of the link, at a rate of its flow."""
         return rate * self.weight >> BITS
 
-    def rate(self, level: int) -> int:
-        """The rate that the link allows when a whole connection has a share of ``level``."""
-        return level if self.part == self.weight else level * self.part // self.weight
-
 
 class Demand(NamedTuple):
     """What a flow asks of the network: its work where a connection carries most, and the links it crosses."""

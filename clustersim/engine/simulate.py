@@ -20,7 +20,7 @@ import numpy as np
 from simpy import AllOf
 
 from clustersim.engine.deadlock import explain
-from clustersim.engine.events import Clock, Signal
+from clustersim.engine.events import Clock, Signal, Steps
 from clustersim.engine.links import Network
 from clustersim.engine.record import Segments
 from clustersim.engine.runs import Runs, find_runs
@@ -90,12 +90,12 @@ class _Simulation:
     def _start_processes(self, runs: Runs) -> None:
         by_rank: dict[int, list[tuple[bool, range]]] = {}
         bounds = runs.bounds.tolist()
-        for stream, first, last in zip(self.program.streams, bounds, bounds[1:]):
+        for stream, first, last in zip(self.program.streams, bounds, bounds[1:], strict=False):
             by_rank.setdefault(stream.rank, []).append((stream.in_order, range(first, last)))
         for streams in by_rank.values():
             self.clock.process(self._gpu(streams))
 
-    def _gpu(self, streams: list[tuple[bool, range]]):
+    def _gpu(self, streams: list[tuple[bool, range]]) -> Steps:
         """A GPU: one process per stream, alive until all have run dry."""
         processes = []
         for in_order, runs in streams:
@@ -122,7 +122,7 @@ class _Simulation:
 
     # Streams
 
-    def _in_order(self, runs: range):
+    def _in_order(self, runs: range) -> Steps:
         """Sleeps through each run, from before it can start until it has ended."""
         unmet, activity, done, parked = self.unmet, self.activity, self.done, self.parked
         for run in runs:
@@ -146,7 +146,7 @@ class _Simulation:
                 yield signal
                 self._deliver(run, number)
 
-    def _by_readiness(self, queue: _Queue, runs: range):
+    def _by_readiness(self, queue: _Queue, runs: range) -> Steps:
         for run in runs:
             if not self.unmet[run]:
                 self._ready(run)
@@ -228,6 +228,7 @@ class _Simulation:
             if self.slowed is not None and self.slows[member]:
                 self.slowed.communicates(self.rank[member], 1)
         phases, done = self.phases[number], self.done[number]
+        assert done is not None  # the first member to come made it
         if len(phases) == 1:
             self.network.send(phases[0], done)
         elif phases:

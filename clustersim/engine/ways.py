@@ -51,24 +51,31 @@ def find_ways(phases: Sequence[Phase], capacities: Sequence[int], carriers: Sequ
     needless = {link for link in users if _dominated(link, users, demands, rates, capacities)}
     if carriers is not None:
         setters = {
-            alone([crossing for crossing in one.crossings if crossing.link not in needless], capacities)[1] for one in demands if one is not None
+            alone([crossing for crossing in one.crossings if crossing.link not in needless], capacities)[1]
+            for one in demands
+            if one is not None
         }
         needless |= {link for link, use in users.items() if link not in setters and _wide(use, rates, capacities[link], carriers)}
     numbers: dict[tuple[Crossing, ...], int] = {}
     way_of = []
     for one in demands:
-        crossings = () if one is None else tuple(crossing for crossing in one.crossings if crossing.link not in needless)
+        crossings = tuple(crossing for crossing in _crossings(one) if crossing.link not in needless)
         way_of.append(numbers.setdefault(crossings, len(numbers)) if crossings else -1)
     return Ways([0 if one is None else one.work for one in demands], way_of, [_way(crossings, capacities) for crossings in numbers])
 
 
+def _crossings(one: Demand | None) -> Sequence[Crossing]:
+    return () if one is None else one.crossings
+
+
 def _dominated(
-    link: int, users: Mapping[int, Mapping[int, Crossing]], demands: Sequence[Demand | None], rates: Sequence[tuple[int, int]], capacities: Sequence[int]
+    link: int, users: Mapping[int, Mapping[int, Crossing]], demands: Sequence[Demand | None], rates: Sequence[tuple[int, int]],
+    capacities: Sequence[int]
 ) -> bool:
-    """Whether another link, crossed by all phases that cross this one, is always full before it; of links that are alike all but the first."""
+    """Whether another link, crossed by all phases that cross this one, is always full before it; of links alike all but the first."""
     use = users[link]
-    phase = min(use, key=lambda number: len(demands[number].crossings))
-    others = demands[phase].crossings
+    phase = min(use, key=lambda number: len(_crossings(demands[number])))
+    others = _crossings(demands[phase])
     candidates = [crossing.link for crossing in others] if len(others) <= _FEW else [rates[phase][1]]
     return any(other != link and _fills_first(other, link, users, capacities) for other in candidates)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,7 +37,7 @@ def export(trace: Trace) -> Export:
     parts = []
     for one in np.unique(rank).tolist():
         begin, end = np.searchsorted(rank, [one, one + 1]).tolist()
-        parts.append(Part(f"chakra.{one}.et", lambda mine=ops[begin:end]: _file(mine, before, groups)))
+        parts.append(Part(f"chakra.{one}.et", partial(_file, ops[begin:end], before, groups)))
     table = {str(code): list(group_ranks(label)) for label, code in groups.items()}
     text = (json.dumps(table) + "\n").encode()
     parts.append(Part("comm_groups.json", lambda: [text]))
@@ -87,7 +88,7 @@ def _nodes(ops: pd.DataFrame, before: dict[int, list[int]], groups: dict[str, in
     return b"".join([delimited(_node(row, before.get(row.op, []), groups)) for row in ops.itertuples(index=False)])
 
 
-def _node(row, waits: list[int], groups: dict[str, int]) -> bytes:
+def _node(row: Any, waits: list[int], groups: dict[str, int]) -> bytes:
     control = [row.before] if row.before >= 0 and row.before not in waits else []
     span = row.end_ps - row.start_ps
     fields = [
@@ -110,7 +111,7 @@ def _attribute(name: str, field: int, value: int | str) -> bytes:
     return data(10, data(1, name.encode()) + text)
 
 
-def _attributes(row, groups: dict[str, int]) -> list[tuple[str, int, int | str]]:
+def _attributes(row: Any, groups: dict[str, int]) -> list[tuple[str, int, int | str]]:
     kind, size = str(row.kind), int(row.bytes)
     if kind in HOST:
         return [("tensor_size", _UINT64, size)]

@@ -60,5 +60,5 @@ def rests(*times_ps: np.ndarray) -> list[str]:
     [',"rest_ps":[499,-499]', '']
     """
     left = np.stack([times - nanoseconds(times) * 1000 for times in times_ps], axis=1)
-    known = left.any(axis=1).tolist()
+    known = np.any(left, axis=1).tolist()
     return [f',"rest_ps":{one}'.replace(" ", "") if there else "" for one, there in zip(left.tolist(), known, strict=True)]

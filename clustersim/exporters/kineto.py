@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -63,7 +64,7 @@ def export(run: RunData) -> Export:
     parts = []
     for one in np.unique(rank).tolist():
         begin, end = np.searchsorted(rank, [one, one + 1]).tolist()
-        parts.append(Part(f"rank{one}.json.gz", lambda one=one, mine=ops[begin:end]: _file(one, mine, facts)))
+        parts.append(Part(f"rank{one}.json.gz", partial(_file, one, ops[begin:end], facts)))
     return Export(tuple(parts), _size(ops, facts))
 
 
@@ -75,15 +76,20 @@ def _size(ops: pd.DataFrame, facts: _Facts) -> Size:
     for rank in some:
         mine = of_rank.get_group(rank)
         rows += len(mine)
-        known += estimate(1, lambda _, rank=rank, mine=mine: b"".join(_file(rank, mine[:0], facts)), packed=True)
-        known += estimate(len(mine), lambda part, mine=mine: _events(mine[part], facts), packed=True)
+        known += _size_of(rank, mine, facts)
     return Size(known.text_bytes * len(ops) // rows, known.written_bytes * len(ops) // rows)
+
+
+def _size_of(rank: int, ops: pd.DataFrame, facts: _Facts) -> Size:
+    head = estimate(1, lambda _: b"".join(_file(rank, ops[:0], facts)), packed=True)
+    return head + estimate(len(ops), lambda part: _events(ops[part], facts), packed=True)
 
 
 def _steps_ns(ops: pd.DataFrame, steps: int) -> tuple[tuple[int, int], ...]:
     """Begin and end of each of several steps, none of a single one."""
     windows = [run_window(ops, steps, step=step)[0] for step in range(steps)] if steps > 1 else []
-    return tuple((int(nanoseconds(begin)), int(nanoseconds(end))) for begin, end in windows)
+    edges_ps = np.array([window for window in windows if window is not None], dtype=np.int64).reshape(-1, 2)
+    return tuple((begin, end) for begin, end in nanoseconds(edges_ps).tolist())
 
 
 def _file(rank: int, ops: pd.DataFrame, facts: _Facts) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -148,8 +149,9 @@ def select(trace: Trace, ranks: Collection[int] | None = None, start_ps: int | N
 
 def cut(run: RunData, ranks: Collection[int] | None = None, start_ps: int | None = None, end_ps: int | None = None) -> RunData:
     """A run folder's contents, cut as by :func:`select`. ``cut`` in the manifest says how; figures that no longer hold are left out."""
-    asked = {"ranks": None if ranks is None else sorted(ranks), "from_s": start_ps, "until_s": end_ps}
-    new = {name: value if name == "ranks" else value / PS_PER_S for name, value in asked.items() if value is not None}
+    times_ps = {"from_s": start_ps, "until_s": end_ps}
+    new: dict[str, Any] = {} if ranks is None else {"ranks": sorted(ranks)}
+    new |= {name: time_ps / PS_PER_S for name, time_ps in times_ps.items() if time_ps is not None}
     if not new:
         return run
     trace = select(run.trace, ranks, start_ps, end_ps)

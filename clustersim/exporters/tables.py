@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -18,16 +19,16 @@ _PACKED_SAMPLE = 150_000  # more than the 131,072 numbers up to which Parquet ke
 def csv(run: RunData) -> Export:
     """``ops.csv`` and the others, with a header each, times in picoseconds; and the documents."""
     tables = _tables(run)
-    parts = tuple(Part(f"{name}.csv", lambda table=table: _csv(table)) for name, table in tables.items())
+    parts = tuple(Part(f"{name}.csv", partial(_csv, table)) for name, table in tables.items())
     sizes = [Size(len(_header(table)), len(_header(table))) for table in tables.values()]
-    sizes += [estimate(len(table), lambda rows, table=table: _rows(table, rows), False) for table in tables.values()]
+    sizes += [estimate(len(table), partial(_rows, table), False) for table in tables.values()]
     return _with_documents(run, parts, sizes)
 
 
 def parquet(run: RunData) -> Export:
     """``ops.parquet`` and the others, and the documents, as a run folder has them."""
     tables = _tables(run)
-    parts = tuple(Part(f"{name}.parquet", lambda table=table: [_parquet(table)]) for name, table in tables.items())
+    parts = tuple(_whole(f"{name}.parquet", partial(_parquet, table)) for name, table in tables.items())
     sizes = [_size(table) for table in tables.values()]
     return _with_documents(run, parts, sizes)
 
@@ -46,9 +47,13 @@ def _tables(run: RunData) -> dict[str, pd.DataFrame]:
     return {name: getattr(run.trace, name) for name in TABLES} | {name: table for name, table in beside.items() if table is not None}
 
 
+def _whole(name: str, content: Callable[[], bytes]) -> Part:
+    return Part(name, lambda: [content()])
+
+
 def _with_documents(run: RunData, parts: tuple[Part, ...], sizes: list[Size]) -> Export:
     known = {name: _text(content) for name, content in (("summary", run.summary), ("manifest", run.manifest)) if content}
-    more = tuple(Part(f"{name}.json", lambda text=text: [text]) for name, text in known.items())
+    more = tuple(_whole(f"{name}.json", partial(bytes, text)) for name, text in known.items())
     return Export(parts + more, sum([*sizes, *(Size(len(text), len(text)) for text in known.values())], Size()))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from clustersim.compute.calibration import HEAD_SIZES, Calibration
 from clustersim.document import nearest, shown
@@ -82,7 +83,8 @@ def put(calibration: Calibration, values: Mapping[str, float]) -> Calibration:
         values = {"fp8_efficiency": min(1.0, ratio * values["matmul_efficiency"]), **values}
     for name, value in values.items():
         parameter = PARAMETERS[name]
+        field: Any = value
         if parameter.head_size is not None:
-            value = {**getattr(calibration, parameter.field), parameter.head_size: value}
-        calibration = replace(calibration, **{parameter.field: value})
+            field = {**getattr(calibration, parameter.field), parameter.head_size: value}
+        calibration = replace(calibration, **{parameter.field: field})
     return calibration

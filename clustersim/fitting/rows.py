@@ -174,6 +174,7 @@ def _experiments(
                 raise InputError(f"{place}: is of {this}, expected {wanted}; allowed: rows of one GPU and one software")
             found[name] = (len(found), experiment)
         measured.append(_row(place, row, *found[name]))
+    assert expected is not None  # there is a row
     experiments = tuple(experiment for _, experiment in found.values())
     return Measurements(experiments[0].cluster.gpu, expected[1], tuple(measured), experiments)
 

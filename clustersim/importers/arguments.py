@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, overload
 
 from clustersim.document import shown
 from clustersim.errors import InputError
@@ -78,6 +78,10 @@ class Arguments:
                 self.fail(name, f"expected no value, got {shown(value)}")
         return name in self.options
 
+    @overload
+    def text(self, name: str, default: str) -> str: ...
+    @overload
+    def text(self, name: str, default: None = None) -> str | None: ...
     def text(self, name: str, default: str | None = None) -> str | None:
         """The one value of an option."""
         self.used.add(name)
@@ -91,6 +95,10 @@ class Arguments:
             self.fail(name, f"expected one value, got {len(values) or 'none'}")
         return values[0]
 
+    @overload
+    def whole(self, name: str, default: int, maximum: int = 10**9, minimum: int = 1) -> int: ...
+    @overload
+    def whole(self, name: str, default: None = None, maximum: int = 10**9, minimum: int = 1) -> int | None: ...
     def whole(self, name: str, default: int | None = None, maximum: int = 10**9, minimum: int = 1) -> int | None:
         """The value of an option as a whole number."""
         text = self.text(name)
@@ -105,7 +113,7 @@ class Arguments:
         """Like :meth:`whole`, but it must be given."""
         if name not in self.options:
             raise InputError(f"{self.source}: {name} is missing; expected it with a whole number from 1 to {maximum:,}")
-        return self.whole(name, maximum=maximum)
+        return self.whole(name, 0, maximum)
 
     def choice(self, name: str, allowed: Sequence[str]) -> str | None:
         text = self.text(name)

@@ -114,7 +114,10 @@ def _head(path: Path) -> Any:
     """The value of the first key, which comes long before the end of the file."""
     with open_unpacked(path) as file:
         text, size = file.read(_HEAD_BYTES), _HEAD_BYTES
-        begin = _FIRST.match(text).end()
+        first = _FIRST.match(text)
+        if first is None:
+            raise ValueError("it begins as no export does")
+        begin = first.end()
         while True:
             try:
                 return json.JSONDecoder().raw_decode(text[begin:].decode("utf-8", errors="ignore"))[0]
@@ -136,7 +139,8 @@ def _table(path: Path, name: str, columns: Any) -> pd.DataFrame:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(one for one in folder.iterdir() if one.name.endswith((".json", ".json.gz")))
+    """Hidden ones, which a killed command may have left, are none."""
+    return sorted(one for one in folder.iterdir() if one.name.endswith((".json", ".json.gz")) and not one.name.startswith("."))
 
 
 def _begins(path: Path) -> bool:
@@ -158,17 +162,17 @@ class _Reader:
     """What grows while files are read."""
 
     def __init__(self) -> None:
-        self.ops: dict[str, list] = {name: [] for name in (*_COLUMNS, "rank", "thread", "name", "start_ps", "end_ps")}
+        self.ops: dict[str, list[Any]] = {name: [] for name in (*_COLUMNS, "rank", "thread", "name", "start_ps", "end_ps")}
         self.threads: dict[tuple[int, int], str] = {}
-        self.edges: tuple[list[int], list[int]] = [], []
-        self.memory: dict[str, list] = {name: [] for name in ("rank", "time_ps", "level", "what")}
-        self.links: dict[str, list] = {name: [] for name in ("link", "time_ps", "rate")}
+        self.edges: tuple[list[int | None], list[int]] = [], []
+        self.memory: dict[str, list[Any]] = {name: [] for name in ("rank", "time_ps", "level", "what")}
+        self.links: dict[str, list[Any]] = {name: [] for name in ("link", "time_ps", "rate")}
 
     def read(self, path: Path) -> None:
         for events in pieces(path, _decode, Header()):
             slices = [event for event in events if event.ph == "X" and event.cat not in _HOST]
             self._keep_ops(path, slices)
-            self._keep_counters(path, [event for event in events if event.ph == "C" and event.args is not None])
+            self._keep_counters(path, [(event, event.args) for event in events if event.ph == "C" and event.args is not None])
             for event in events:
                 if event.ph == "M" and event.name == "thread_name" and event.args is not None:
                     self.threads[event.pid, event.tid] = str(event.args.stream)
@@ -177,7 +181,7 @@ class _Reader:
         for event in events:
             if event.args is None or event.args.op is None or not event.args.kind:
                 raise InputError(f"{path}: event {event.name!r} of rank {event.pid} has no op or kind in its args: not as exported")
-        args = [event.args for event in events]
+        args = [event.args for event in events if event.args is not None]
         for name in _COLUMNS:
             self.ops[name] += [getattr(own, name) for own in args]
         self.ops["rank"] += [event.pid for event in events]
@@ -191,17 +195,17 @@ class _Reader:
             self.edges[0].extend([own.op] * len(own.on))
             self.edges[1].extend(own.on)
 
-    def _keep_counters(self, path: Path, events: list[_Event]) -> None:
-        links = [event for event in events if event.args.bytes_s is not None]
-        memory = [event for event in events if event.args.bytes_s is None and event.name.startswith(MEMORY)]
+    def _keep_counters(self, path: Path, counters: list[tuple[_Event, _Args]]) -> None:
+        links = [(event, own) for event, own in counters if own.bytes_s is not None]
+        memory = [(event, own) for event, own in counters if own.bytes_s is None and event.name.startswith(MEMORY)]
         for table, some in ((self.links, links), (self.memory, memory)):
-            times = zip(_ns(path, [event.ts for event in some]), some, strict=True)
-            table["time_ps"] += [time * 1000 + (event.rest_ps[0] if event.rest_ps else 0) for time, event in times]
-        self.links["link"] += [sys.intern(event.name) for event in links]  # few names, many events
-        self.links["rate"] += [event.args.bytes_s for event in links]
-        self.memory["rank"] += [event.pid for event in memory]
-        self.memory["what"] += [sys.intern(event.name.removeprefix(MEMORY)) for event in memory]
-        self.memory["level"] += [event.args.bytes for event in memory]
+            times = zip(_ns(path, [event.ts for event, _ in some]), some, strict=True)
+            table["time_ps"] += [time * 1000 + (event.rest_ps[0] if event.rest_ps else 0) for time, (event, _) in times]
+        self.links["link"] += [sys.intern(event.name) for event, _ in links]  # few names, many events
+        self.links["rate"] += [own.bytes_s for _, own in links]
+        self.memory["rank"] += [event.pid for event, _ in memory]
+        self.memory["what"] += [sys.intern(event.name.removeprefix(MEMORY)) for event, _ in memory]
+        self.memory["level"] += [own.bytes for _, own in memory]
 
     def trace(self, path: Path) -> Trace:
         if not self.ops["op"]:
@@ -218,7 +222,7 @@ class _Reader:
             raise InputError(f"{path}: a number is larger than a trace can hold") from None
 
     def _ops(self) -> pd.DataFrame:
-        given = {name: values for name, values in self.ops.items() if name != "thread"}
+        given: dict[str, Any] = {name: values for name, values in self.ops.items() if name != "thread"}
         streams = [self.threads[place] for place in zip(self.ops["rank"], self.ops["thread"], strict=True)]
         profiled = is_profiled(tuple(set(given["kind"])))
         # Streams and kinds in the order that tables of results have: streams as they first ran in a profiler's trace, else by name.
@@ -228,9 +232,9 @@ class _Reader:
         given["kind"] = pd.Categorical(given["kind"], [*known, *sorted(set(given["kind"]) - set(known))])
         for name in ("name", "group"):
             given[name] = pd.Categorical(given[name])
-        for names, whole in ((_INT32, np.int32), (_INT64, np.int64)):
+        for names, narrowed in ((_INT32, _int32), (_INT64, _int64)):
             for name in names:
-                given[name] = np.array(given[name], dtype=whole)
+                given[name] = narrowed(given[name])
         order = [*ORDER, *([] if all(given[KNOWN]) else [KNOWN])]
         return pd.DataFrame(given)[order].sort_values("op", kind="stable", ignore_index=True)
 
@@ -252,10 +256,23 @@ class _Reader:
 
     def _memory(self) -> pd.DataFrame:
         """From each level the change."""
-        table = pd.DataFrame(self.memory).astype({"rank": np.int32, "time_ps": np.int64, "level": np.int64})
+        table = pd.DataFrame(self.memory).astype({"time_ps": np.int64, "level": np.int64}).assign(rank=_int32(self.memory["rank"]))
         before = table.groupby(["rank", "what"], sort=False)["level"].shift(fill_value=0)
         found = pd.DataFrame({"rank": table["rank"], "time_ps": table["time_ps"], "bytes": table["level"] - before})
         return found.assign(what=pd.Categorical(table["what"]))
+
+
+def _int64(values: list[int]) -> np.ndarray:
+    """OverflowError for one that is larger."""
+    return np.array(values, dtype=np.int64)
+
+
+def _int32(values: list[int]) -> np.ndarray:
+    """OverflowError for one that is larger, which numpy 1 would wrap around."""
+    whole = _int64(values)
+    if (whole != whole.astype(np.int32)).any():
+        raise OverflowError
+    return whole.astype(np.int32)
 
 
 def _ns(path: Path, times: list[float]) -> list[int]:

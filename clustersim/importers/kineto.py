@@ -27,7 +27,7 @@ from clustersim.trace.trace import Trace
 
 _COLUMNS = ("rank", "stream", "kind", "name", "arguments", "start_ps", "end_ps", "launch_ps", "correlation", "bytes", "peer")
 _SPAN_NS = 100 * 86_400 * 10**9
-_PATTERNS = ("*.json", "*.json.gz")
+_PATTERNS = ("[!.]*.json", "[!.]*.json.gz")  # no hidden ones, which a killed command may have left
 _RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_ ]?(\d+)(?!.*(?:rank|worker)[-_ ]?\d)", re.I)
 
 
@@ -195,7 +195,8 @@ def _ops(files: dict[int, FileEvents], shift_ns: dict[int, int]) -> tuple[pd.Dat
     return ops, launches, known, code
 
 
-def _file_ops(rank: int, one: FileEvents, shift_ns: int, names: dict, streams: dict, arguments: dict) -> dict[str, np.ndarray]:
+def _file_ops(rank: int, one: FileEvents, shift_ns: int, names: dict[str, int], streams: dict[Any, int],
+              arguments: dict[kinds.Arguments, int]) -> dict[str, np.ndarray]:
     """One file's columns, with names, streams and arguments coded in the tables of all files."""
     rows = np.flatnonzero(_occupying(one))
     if not len(rows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,7 +53,7 @@ def _groups(arguments: list[Arguments], given: set[int], complete: bool) -> list
 
     group.
     """
-    by_group: dict[tuple, list[int]] = {}
+    by_group: dict[tuple[Any, ...], list[int]] = {}
     everyone = tuple(sorted(given)) if complete else ()
     for place, one in enumerate(arguments):
         if one == Arguments():

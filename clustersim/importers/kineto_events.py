@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from clustersim.importers.kineto_kinds import DEVICE, Arguments
-from clustersim.importers.kineto_text import BLOCK, Header, pieces
+from clustersim.importers.kineto_text import BLOCK, NO_JSON, Header, pieces
 
 NEVER = np.iinfo(np.int64).max  # the launch of an op whose launch the file does not hold
 NO_TIME = np.iinfo(np.int64).min
@@ -74,8 +74,8 @@ class FileEvents:
     streams: tuple[tuple[str, str, bool], ...]
     arguments: tuple[Arguments, ...]
     steps: tuple[tuple[str, bool, int, int], ...]
-    found: Counter
-    dropped: Counter
+    found: Counter[str]
+    dropped: Counter[str]
     fractional: bool
     first_host_ns: int
 
@@ -91,7 +91,7 @@ def read_events(path: Path, block: int = BLOCK) -> FileEvents:
     return reader.result(path, header.values)
 
 
-def nanoseconds(values: list) -> np.ndarray:
+def nanoseconds(values: list[Any]) -> np.ndarray:
     """Microseconds as read, in integer nanoseconds; :data:`NO_TIME` for what is no time. Halves go to the even one.
 
     >>> nanoseconds([1, 0.0015]).tolist(), nanoseconds([Decimal("1711964646123456.789")]).tolist()
@@ -124,29 +124,29 @@ class _Reader:
     """What grows while a file is read."""
 
     def __init__(self) -> None:
-        self.tables: dict[str, dict] = {"category": {}, "name": {}, "stream": {}, "arguments": {Arguments(): 0}}
+        self.tables: dict[str, dict[Any, int]] = {"category": {}, "name": {}, "stream": {}, "arguments": {Arguments(): 0}}
         self.parts: list[dict[str, np.ndarray]] = []
         self.hosts: list[tuple[np.ndarray, np.ndarray]] = []
-        self.found: Counter = Counter()
-        self.dropped: Counter = Counter()
+        self.found: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
         self.steps: list[tuple[str, bool, int, int]] = []
         self.fractional = False
         self.first_host_ns = NEVER
 
-    def decode(self, text: bytes) -> list:
+    def decode(self, text: bytes) -> list[Any]:
         try:
             events = _DECODE.decode(text)
-        except (msgspec.MsgspecError, RecursionError):
+        except NO_JSON:
             return self._lenient(text)
         starts = [event.ts for event in events]
         return _DECODE_EXACT.decode(text) if _loses_digits(starts) else events
 
-    def _lenient(self, text: bytes) -> list:
+    def _lenient(self, text: bytes) -> list[Any]:
         """Names with control characters or broken UTF-8, NaN for a number, arguments that are no object: what writers get wrong."""
         values = json.loads(text.decode(errors="replace"), strict=False, parse_float=Decimal)
         return [_event(one) for one in values if isinstance(one, dict)]
 
-    def add(self, events: list) -> None:
+    def add(self, events: list[Any]) -> None:
         events = [event for event in events if event.ph == "X"]
         self.found.update([event.cat or "" for event in events])
         device, hosts = [], []
@@ -163,18 +163,18 @@ class _Reader:
         if steps:
             self._keep_steps(steps)
 
-    def _starts(self, events: list) -> np.ndarray:
+    def _starts(self, events: list[Any]) -> np.ndarray:
         starts = [event.ts for event in events]
         self.fractional = self.fractional or not {float, Decimal}.isdisjoint(map(type, starts))
         return nanoseconds(starts)
 
-    def _times(self, events: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _times(self, events: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Start, end, and which events have both."""
         start, span = self._starts(events), nanoseconds([event.dur for event in events])
         good = (start != NO_TIME) & (span != NO_TIME)
         return start, np.where(good, start + np.where(good, span, 0), NO_TIME), good
 
-    def _keep_device(self, events: list) -> None:
+    def _keep_device(self, events: list[Any]) -> None:
         if not events:
             return
         start, end, good = self._times(events)
@@ -196,7 +196,7 @@ class _Reader:
         }
         self.parts.append({name: column[good] for name, column in columns.items()} | {"start_ns": start[good], "end_ns": end[good]})
 
-    def _keep_hosts(self, events: list) -> None:
+    def _keep_hosts(self, events: list[Any]) -> None:
         start = self._starts(events)
         correlation = _integers([None if event.args is None else event.args.correlation for event in events], -1)
         good = start != NO_TIME
@@ -204,7 +204,7 @@ class _Reader:
         good &= correlation != -1
         self.hosts.append((correlation[good], start[good]))
 
-    def _keep_steps(self, events: list) -> None:
+    def _keep_steps(self, events: list[Any]) -> None:
         start, end, good = self._times(events)
         for event, begin, finish, whole in zip(events, start.tolist(), end.tolist(), good.tolist(), strict=True):
             if whole and finish >= begin:
@@ -235,7 +235,7 @@ def _launches(wanted: np.ndarray, correlation: np.ndarray, start: np.ndarray) ->
     return np.where((known[place] == wanted) & (wanted != -1), start[order][first][place], NEVER)
 
 
-def _loses_digits(starts: list) -> bool:
+def _loses_digits(starts: list[Any]) -> bool:
     """Whether some float is too large to keep a nanosecond."""
     kinds = set(map(type, starts))
     if float not in kinds:
@@ -244,14 +244,14 @@ def _loses_digits(starts: list) -> bool:
     return not -_EXACT < min(numbers) <= max(numbers) < _EXACT
 
 
-def _codes(table: dict, keys: list) -> np.ndarray:
+def _codes(table: dict[Any, int], keys: list[Any]) -> np.ndarray:
     """Places in a table that grows by what is new, in order."""
     for key in dict.fromkeys(keys):
         table.setdefault(key, len(table))
     return np.array([table[key] for key in keys], dtype=np.int64)
 
 
-def _integers(values: list, absent: int) -> np.ndarray:
+def _integers(values: list[Any], absent: int) -> np.ndarray:
     whole = [value if type(value) is int else absent for value in values]
     try:
         return np.array(whole, dtype=np.int64)
@@ -275,7 +275,7 @@ _NO_ARGUMENTS = Arguments()
 _NO_ARGS = _Args()
 
 
-def _event(value: dict) -> _Event:
+def _event(value: dict[str, Any]) -> _Event:
     args = value.get("args")
     names = zip(_Args.__struct_fields__, _Args.__struct_encode_fields__, strict=True)
     own = _Args(**{name: args.get(key) for name, key in names}) if isinstance(args, dict) else None

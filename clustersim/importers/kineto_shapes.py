@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clustersim.compute.kernels import Matmul
+from clustersim.compute.kernels import Kernel, Matmul
 from clustersim.errors import InputError
 from clustersim.importers.kineto_events import NO_TIME, nanoseconds
 from clustersim.importers.kineto_kinds import DEVICE, KERNEL
-from clustersim.importers.kineto_text import Header, pieces
+from clustersim.importers.kineto_text import NO_JSON, Header, pieces
 
 _PRECISIONS = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32"}
 _NESTED = 8  # products under way on one thread at a time
@@ -55,7 +55,7 @@ class _Product(NamedTuple):
     precision: str
 
 
-def read_trace_products(path: Path, precision: str) -> dict[Matmul, float]:
+def read_trace_products(path: Path, precision: str) -> dict[Kernel, float]:
     """Seconds by product in one precision: the kernels of an operator together, the mean over operators of one shape.
 
     InputError for what is no profiler trace, one without recorded shapes, and one without kernels of such a product.
@@ -81,7 +81,12 @@ def read_trace_products(path: Path, precision: str) -> dict[Matmul, float]:
     return {product: sum(times) / len(times) * 1e-9 for product, times in seen.items()}
 
 
-def _read(path: Path):
+Place = tuple[Any, int]
+"""A thread, and the number of the product on it."""
+_Read = tuple[dict[Any, list[_Product]], list[tuple[Any, Any, int]], dict[int, tuple[Any, int]], bool, dict[Any, Place]]
+
+
+def _read(path: Path) -> _Read:
     """Products by thread in order of their start, kernels (correlation, External id, ns), launches by correlation, whether any operator
 
     has sizes, and the products by External id.
@@ -115,7 +120,7 @@ def _read(path: Path):
     return {thread: [product for product, _ in products] for thread, products in found.items()}, kernels, launches, shapes, of_id
 
 
-def _launched_in(threads: Mapping, starts: Mapping, launch: tuple[Any, int]) -> tuple[Any, int] | None:
+def _launched_in(threads: Mapping[Any, list[_Product]], starts: Mapping[Any, list[int]], launch: tuple[Any, int]) -> Place | None:
     """The innermost product around a launch on its thread."""
     thread, at_ns = launch
     last = bisect_right(starts.get(thread, ()), at_ns)
@@ -125,7 +130,7 @@ def _launched_in(threads: Mapping, starts: Mapping, launch: tuple[Any, int]) -> 
     return None
 
 
-def _matrices(sizes: list, left: int, right: int, batched: bool = False) -> Matmul | None:
+def _matrices(sizes: list[Any], left: int, right: int, batched: bool = False) -> Matmul | None:
     """``sizes[left]`` by ``sizes[right]``, both with a batch before where ``batched``."""
     a, b = sizes[left], sizes[right]
     lengths = 3 if batched else 2
@@ -134,7 +139,7 @@ def _matrices(sizes: list, left: int, right: int, batched: bool = False) -> Matm
     return Matmul(a[-2], b[-1], a[-1], a[0] if batched else 1)
 
 
-def _linear(sizes: list) -> Matmul | None:
+def _linear(sizes: list[Any]) -> Matmul | None:
     """Rows of any number of dimensions by the transposed weight."""
     rows, weight = sizes[0], sizes[1]
     if len(weight) != 2 or not all(type(size) is int for size in rows) or rows[-1] != weight[1]:
@@ -142,7 +147,7 @@ def _linear(sizes: list) -> Matmul | None:
     return Matmul(math.prod(rows[:-1]), weight[0], weight[1])
 
 
-_SHAPES: dict[str, tuple[int, Callable[[list], Matmul | None]]] = {
+_SHAPES: dict[str, tuple[int, Callable[[list[Any]], Matmul | None]]] = {
     "aten::mm": (0, lambda sizes: _matrices(sizes, 0, 1)),
     "aten::addmm": (1, lambda sizes: _matrices(sizes, 1, 2)),
     "aten::bmm": (0, lambda sizes: _matrices(sizes, 0, 1, batched=True)),
@@ -172,7 +177,7 @@ _DECODE = msgspec.json.Decoder(list[_Event])
 def _decode(text: bytes) -> list[_Event]:
     try:
         return _DECODE.decode(text)
-    except (msgspec.MsgspecError, RecursionError):  # what writers get wrong: control characters, broken UTF-8, NaN
+    except NO_JSON:  # what writers get wrong: control characters, broken UTF-8, NaN
         values = json.loads(text.decode(errors="replace"), strict=False)
         return [msgspec.convert(one, _Event) for one in values if isinstance(one, dict)]
 

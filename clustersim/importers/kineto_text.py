@@ -14,8 +14,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -29,6 +30,7 @@ _FOREIGN = '{}: not a PyTorch profiler trace: "traceEvents" is missing'
 _LONGEST = 128 << 20
 _NEAR = 1 << 14  # how far from the end of a block a cut is looked for
 _SPACE = b" \t\r\n,"
+NO_JSON = (msgspec.MsgspecError, ValueError, RecursionError)  # the first of msgspec, of which not every release makes it a ValueError
 _BYTE = re.compile(r"(.*) \(byte (\d+)\)", re.S)  # as msgspec says where
 _OPEN, _CLOSE = re.compile(rb"\s*\["), re.compile(rb"\s*\]")
 
@@ -36,7 +38,7 @@ class NotATrace(InputError):
     """JSON of something else."""
 
 
-Decode = Callable[[bytes], list]
+Decode = Callable[[bytes], list[Any]]
 
 
 @dataclass
@@ -47,7 +49,7 @@ class Header:
     bare: bool = False
 
 
-def pieces(path: Path, decode: Decode, header: Header, block: int = BLOCK) -> Iterator[list]:
+def pieces(path: Path, decode: Decode, header: Header, block: int = BLOCK) -> Iterator[list[Any]]:
     """Lists of decoded events, in the order of the file; ``header`` is complete when the last has been given.
 
     ``decode`` turns the text of a JSON list into a list, and raises ValueError where it is no JSON.
@@ -93,7 +95,7 @@ class _Counted:
             yield block
 
 
-def _rest(path: Path, decode: Decode, text: bytes, blocks: _Counted, header: Header) -> Iterator[list]:
+def _rest(path: Path, decode: Decode, text: bytes, blocks: _Counted, header: Header) -> Iterator[list[Any]]:
     """What comes behind the last event: the end of the list, and further values."""
     close = _CLOSE.match(text)
     if not close:  # something other than an object is last in the list
@@ -172,14 +174,14 @@ def _escaped(letters: np.ndarray, quotes: np.ndarray) -> np.ndarray:
     return odd
 
 
-def _try(decode: Decode, text: memoryview) -> list | None:
+def _try(decode: Decode, text: memoryview) -> list[Any] | None:
     try:
         return decode(b"".join((b"[", text, b"]")))
     except (ValueError, RecursionError):
         return None
 
 
-def _decoded(path: Path, decode: Decode, text: bytes, at: int) -> list:
+def _decoded(path: Path, decode: Decode, text: bytes, at: int) -> list[Any]:
     """``at``: bytes of the file before the text."""
     text = text.rstrip().removesuffix(b",")
     try:
@@ -206,7 +208,7 @@ def _object(path: Path, text: bytes, at: int = 0) -> dict[str, Any]:
     try:
         try:
             value = msgspec.json.decode(text)
-        except ValueError:
+        except NO_JSON:
             value = json.loads(text.decode(errors="replace"), strict=False)
     except (ValueError, RecursionError) as error:
         kind = "the file is empty" if not text.strip() else f"invalid JSON{_place(text, error, at)}"
@@ -232,7 +234,7 @@ def _blocks(path: Path, block: int) -> Iterator[bytes]:
         raise InputError(f"{path}: {error.strerror or error}") from None
 
 
-def open_unpacked(path: Path) -> IO[bytes]:
+def open_unpacked(path: Path) -> BufferedIOBase:
     """Packed or not by the first bytes, whatever the name says."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"

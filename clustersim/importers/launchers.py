@@ -101,7 +101,9 @@ class Launch:
         """GPUs of one node, as far as that is known."""
         inner = [one.seen(PER_NODE) for one in self.launchers if one.kind in ("torch", "deepspeed")]
         slurm = self._last(PER_NODE) or self._last(GPUS_PER_NODE)
-        return inner[-1] if inner else slurm and (slurm.seen(PER_NODE) or slurm.seen(GPUS_PER_NODE))
+        if inner:
+            return inner[-1]
+        return (slurm.seen(PER_NODE) or slurm.seen(GPUS_PER_NODE)) if slurm else None
 
     def _last(self, meaning: str) -> Launcher | None:
         """srun inherits from the directives what it does not say itself."""
@@ -110,7 +112,7 @@ class Launch:
 
     def _slurm_count(self, meaning: str) -> tuple[int | None, str]:
         launcher = self._last(meaning)
-        return (launcher.count(meaning), launcher.find(meaning)) if launcher else (None, "")
+        return (launcher.count(meaning), launcher.find(meaning) or "") if launcher else (None, "")
 
     def _outer_nodes(self) -> int | None:
         """How often an inner launcher is started, as far as that is known."""
@@ -133,7 +135,7 @@ class Launch:
         if hosts:
             inner.arguments.fail(hosts, f"the machines are not in this file; give {option}, or --gpus")
         if outer not in (None, 1):
-            inner.arguments.fail(inner.find(PER_NODE), f"{where}, but the job around it has {outer} nodes; give {option}, or --gpus")
+            inner.arguments.fail(str(inner.find(PER_NODE)), f"{where}, but the job around it has {outer} nodes; give {option}, or --gpus")
         notes.append(f"{where}: 1 node assumed; --gpus gives another number of GPUs")
         return per_node, str(inner.find(PER_NODE))
 
@@ -145,26 +147,27 @@ class Launch:
         each, each_name = self._slurm_count(GPUS_PER_NODE)
         if gpus is None and each is not None:
             gpus, gpus_name = each * (nodes or 1), f"{nodes_name} x {each_name}" if nodes else each_name
-        if tasks is None and gpus is None:
+        found = tasks if tasks is not None or gpus is None else (gpus, gpus_name)
+        if found is None:
             return None
         if nodes is None and self._last(TASKS) is None and self._last(GPUS) is None:
             notes.append("Slurm has no --nodes: 1 node assumed; --gpus gives another number of GPUs")
         if tasks is None:
             notes.append(f"no number of tasks is given: one for each of {gpus} GPUs assumed ({gpus_name})")
-            return gpus, gpus_name
-        if gpus not in (None, tasks[0]) and (nodes is not None or self._last(TASKS) is None):
+        elif gpus not in (None, tasks[0]) and (nodes is not None or self._last(TASKS) is None):
             notes.append(f"{tasks[0]} tasks ({tasks[1]}), but {gpus} GPUs ({gpus_name}): one GPU a task assumed, {tasks[0]}")
-        return tasks
+        return found
 
     def _slurm_tasks(self, nodes: int | None, nodes_name: str) -> tuple[int, str] | None:
         (tasks, name), (per_node, per_name) = self._slurm_count(TASKS), self._slurm_count(PER_NODE)
+        last = self._last(TASKS)
         if tasks is None:
             if per_node is None:
                 return None
             return (nodes * per_node, f"{nodes_name} x {per_name}") if nodes else (per_node, per_name)
-        if nodes and per_node and nodes * per_node != tasks:
+        if last and nodes and per_node and nodes * per_node != tasks:
             product = f"{nodes_name} {nodes} x {per_name} {per_node} = {nodes * per_node}"
-            self._last(TASKS).arguments.fail(name, f"{tasks} contradicts {product}; --gpus must say the number of GPUs")
+            last.arguments.fail(name, f"{tasks} contradicts {product}; --gpus must say the number of GPUs")
         return tasks, name
 
 

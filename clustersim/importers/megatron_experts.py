@@ -82,8 +82,10 @@ def _value(node: ast.expr) -> list[int] | int:
     match node:
         case ast.Constant(value=int(number)) if type(number) is int and number <= MAX_LAYERS:
             return number
-        case ast.List(elts=elements) if all(isinstance(one, ast.Constant) and one.value in (0, 1) for one in elements):
-            return [int(one.value) for one in elements]
+        case ast.List(elts=elements):
+            values = [int(one.value == 1) for one in elements if isinstance(one, ast.Constant) and one.value in (0, 1)]
+            if len(values) == len(elements):
+                return values
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             first, second = _value(left), _value(right)
             if isinstance(first, list) and isinstance(second, list) and len(first) + len(second) <= MAX_LAYERS:

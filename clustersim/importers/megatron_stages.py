@@ -88,7 +88,7 @@ def _chunks(arguments: Arguments, chosen: list[str], per_rank: list[int], pipeli
     option = chosen[0]
     if pipeline == 1:
         arguments.fail(option, _NO_PIPELINE)
-    number = arguments.whole(option, None, MAX_LAYERS)
+    number = arguments.required(option, MAX_LAYERS)
     if option == _PER_STAGE and uneven:
         arguments.fail(option, f"not with stages of different sizes; {_PER_RANK} gives their number")
     odd = next((each for each in per_rank if each % number), None)
@@ -126,7 +126,7 @@ def _from_layout(arguments: Arguments, layers: int, pipeline: int, notes: list[s
     if other:
         arguments.fail(other, f"{_LAYOUT} is given too; expected one of them")
     try:
-        stages = layout_stages(arguments.text(_LAYOUT))
+        stages = layout_stages(arguments.text(_LAYOUT, ""))
     except ValueError as error:
         arguments.fail(_LAYOUT, str(error))
     if len(stages) % pipeline:

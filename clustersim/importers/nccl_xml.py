@@ -104,14 +104,14 @@ def import_nccl_xml(text: str, source: str, *, gpu: str | None = None, name: str
         pcie_origin=pcie_origin,
         nics=tuple(
             Nic(_net_name(nets[i]), f"{speeds[i] / 1000:g} Gb/s", link, "<net speed>" if given_speeds[i] else _ASSUMED_SPEED)
-            for i, link in zip(used, pcie[len(gpus) :])
+            for i, link in zip(used, pcie[len(gpus) :], strict=False)
         ),
         nic_of_gpu=nic_of_gpu,
         affinity_origin="nearest in the PCIe tree, then fastest, GPUs shared out evenly",
         network_latency=_latency([nets[i] for i in used], source),
     )
     written, simplified = topology_text(node)
-    silent = [_net_name(net) for net, speed in zip(nets, given_speeds) if not speed]
+    silent = [_net_name(net) for net, speed in zip(nets, given_speeds, strict=False) if not speed]
     if silent:
         notes.append(f"the file does not say the speed of {', '.join(silent[:8])}; {_ASSUMED_SPEED.removeprefix('assumed: ')}")
     unused = [f"{_net_name(net)}: {_why_idle(i, gpus, nets, speeds)}" for i, net in enumerate(nets) if i not in used]
@@ -165,7 +165,7 @@ def _in_order(gpus: list[_Device], source: str, notes: list[str]) -> list[_Devic
         if all(key in gpu.element.attributes for gpu in gpus):
             numbers = [_whole(gpu.element, key, source, 10**6) for gpu in gpus]
             if len(set(numbers)) == len(numbers):
-                return [gpu for _, gpu in sorted(zip(numbers, gpus), key=lambda pair: pair[0])]
+                return [gpu for _, gpu in sorted(zip(numbers, gpus, strict=False), key=lambda pair: pair[0])]
     notes.append("neither rank nor dev tells the GPUs apart; they are numbered in the order of the file")
     return gpus
 
@@ -255,7 +255,7 @@ def _pcie(
 
     links: list[PcieDevice] = []
     uplinks: dict[int, str] = {}
-    for device, switch in zip(devices, switches):
+    for device, switch in zip(devices, switches, strict=False):
         # Several ports of one NIC share its link: they are their own "switch".
         below = device.chain if switch is None else device.chain[1:] or device.chain
         links.append(PcieDevice(switch, text(below)))
@@ -303,7 +303,7 @@ def _net_speed(net: _Device, source: str) -> int:
 def _why_idle(nic: int, gpus: list[_Device], nets: list[_Device], speeds: list[int]) -> str:
     hops = [[gpu.distance(net) for net in nets] for gpu in gpus]
     near = [row for row in hops if row[nic] == min(row)]
-    slower = [any(hop == row[nic] and speed > speeds[nic] for hop, speed in zip(row, speeds)) for row in near]
+    slower = [any(hop == row[nic] and speed > speeds[nic] for hop, speed in zip(row, speeds, strict=False)) for row in near]
     return "others as near are faster" if near and all(slower) else why_idle(nic, hops)
 
 
@@ -312,7 +312,7 @@ def _affinity(gpus: list[_Device], nets: list[_Device], speeds: list[int]) -> tu
     if not nets:
         return [], ()
     order = {speed: rank for rank, speed in enumerate(sorted(set(speeds), reverse=True))}
-    distances = [[gpu.distance(net) * len(order) + order[speed] for net, speed in zip(nets, speeds)] for gpu in gpus]
+    distances = [[gpu.distance(net) * len(order) + order[speed] for net, speed in zip(nets, speeds, strict=False)] for gpu in gpus]
     chosen = nearest_nics(distances)
     used = sorted(set(chosen))
     return used, tuple(used.index(nic) for nic in chosen)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from clustersim.importers.gpus import GpuSection
 
@@ -66,7 +67,7 @@ def numbered(groups: Sequence[object]) -> tuple[int | None, ...]:
     return tuple(None if group is None else order.setdefault(group, len(order)) for group in groups)
 
 
-def why_idle(nic: int, distances: Sequence[Sequence[object]]) -> str:
+def why_idle(nic: int, distances: Sequence[Sequence[Any]]) -> str:
     """Why no GPU uses this NIC; ``distances[gpu][nic]``, to each NIC alike.
 
     >>> why_idle(1, [[1, 2]]), why_idle(1, [[1, 1]])
@@ -85,7 +86,7 @@ def nearest_nics(distances: Sequence[Sequence[int]]) -> tuple[int, ...]:
     (0, 0, 1, 1)
     """
     least = [min(row) for row in distances]
-    choices = [[nic for nic, distance in enumerate(row) if distance == lowest] for row, lowest in zip(distances, least)]
+    choices = [[nic for nic, distance in enumerate(row) if distance == lowest] for row, lowest in zip(distances, least, strict=False)]
     load = [0] * len(distances[0])
     chosen = [0] * len(distances)
     for gpu in sorted(range(len(choices)), key=lambda gpu: len(choices[gpu])):

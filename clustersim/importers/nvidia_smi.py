@@ -69,7 +69,7 @@ def import_nvidia_smi(
     """
     text = readable(text, source, WHAT)
     table = _read_table(text, source)
-    legend = dict(match.groups() for line in text.split("\n") if (match := _LEGEND_ENTRY.fullmatch(line)))
+    legend = {match[1]: match[2] for line in text.split("\n") if (match := _LEGEND_ENTRY.fullmatch(line))}
     option_text(name, "--name", "a name for the cluster")
     notes: list[str] = []
     section, gpu_origin = _choose_gpu(table, gpu, notes)
@@ -92,7 +92,8 @@ def import_nvidia_smi(
         uplinks=(generation.pcie,) * len({*switches} - {None}),
         pcie_origin=f"assumed: {generation.pcie_source}",
         nics=tuple(
-            Nic(_shown_nic(table.devices[i], legend), bandwidth, link, network_origin) for i, link in zip(used, pcie[len(gpus) :])
+            Nic(_shown_nic(table.devices[i], legend), bandwidth, link, network_origin)
+            for i, link in zip(used, pcie[len(gpus) :], strict=False)
         ),
         nic_of_gpu=nic_of_gpu,
         affinity_origin=f"nearest by the codes ({', '.join(NEAREST_FIRST)}), GPUs shared out evenly",
@@ -147,7 +148,7 @@ def _is_header(words: list[str]) -> bool:
 
 def _read_row(words: list[str], devices: list[str], position: int, place: str) -> tuple[str, ...]:
     codes = words[: len(devices)]
-    for column, code in zip(devices, codes):
+    for column, code in zip(devices, codes, strict=False):
         if not _CODE.fullmatch(code):
             raise InputError(f"{place}: {shown(code)} in column {column} is no code; allowed: {_CODES}")
         if (code == "X") != (column == devices[position]):

@@ -18,6 +18,7 @@ import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from clustersim.document import clipped
 from clustersim.errors import InputError
@@ -99,7 +100,7 @@ class _Reader:
     pending: list[tuple[str, bool, int]] = field(default_factory=list)
     documents: list[Word] = field(default_factory=list)
 
-    def fail(self, message: str):
+    def fail(self, message: str) -> NoReturn:
         raise InputError(f"{self.source}:{self.line}: {message}")
 
     def take(self, count: int = 1) -> str:

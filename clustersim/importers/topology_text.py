@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clustersim.importers.gpus import Generation
 from clustersim.importers.common import commented, remark, scalar
+from clustersim.importers.gpus import Generation
 from clustersim.importers.node import Node, Nvlinks, PcieDevice
 from clustersim.units import parse
 
@@ -169,9 +169,9 @@ def _pcie_items(node: Node) -> list[str]:
     return [
         f"    # PCIe: bandwidth {node.pcie_origin}.",
         f"    # efficiency {_PCIE_EFFICIENCY[1]}; latency, {_PCIE_LATENCY[1]}",
-        *(up(name, gpu) for name, gpu in zip(_names("gpu", node.gpus), node.gpus)),
-        *(up(name, nic.pcie) for name, nic in zip(_names("nic", node.nics), node.nics)),
-        *(item(name, "host", bandwidth) for name, bandwidth in zip(_names("pcie", node.uplinks), node.uplinks)),
+        *(up(name, gpu) for name, gpu in zip(_names("gpu", node.gpus), node.gpus, strict=True)),
+        *(up(name, nic.pcie) for name, nic in zip(_names("nic", node.nics), node.nics, strict=True)),
+        *(item(name, "host", bandwidth) for name, bandwidth in zip(_names("pcie", node.uplinks), node.uplinks, strict=True)),
     ]
 
 

@@ -148,7 +148,7 @@ def _latent(section: Section) -> Latent:
     )
 
 
-def _experts(section: Section, family: str, layers: int) -> dict[str, int]:
+def _experts(section: Section, family: str, layers: int) -> dict[str, Any]:
     """The fields of a mixture of experts; none where no layer has one."""
     if family not in _MIXTURES:
         return {}
@@ -187,7 +187,7 @@ def _moe_layers(section: Section, family: str, layers: int) -> list[int]:
     ]
 
 
-def _shape(section: Section, family: str) -> dict[str, int]:
+def _shape(section: Section, family: str) -> dict[str, Any]:
     if family in _LATENT:
         # Every head has keys and values of its own; head_dim, where it is given, says something else.
         data = {key: value for key, value in section.data.items() if key not in _NAMES["kv_heads"]}

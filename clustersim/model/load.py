@@ -66,7 +66,7 @@ def _inline(document: Document, path: str, sequence: int | None) -> Model:
     )
 
 
-def _experts(section: Section, layers: int, ffn: int) -> dict[str, int]:
+def _experts(section: Section, layers: int, ffn: int) -> dict[str, Any]:
     """The fields of a mixture of experts; none where ``experts`` is 0, 1 or left out, for that is a dense model."""
     experts = section.integer("experts", 0, minimum=0, maximum=MAX_EXPERTS)
     if experts < 2:

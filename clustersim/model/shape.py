@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from clustersim.document import Section
 
@@ -19,7 +20,7 @@ def key_of(section: Section, names: Sequence[str]) -> str:
     return next((name for name in names if name in section), names[0])
 
 
-def read_shape(section: Section, names: Names) -> dict[str, int]:
+def read_shape(section: Section, names: Names) -> dict[str, Any]:
     """``layers, hidden, heads, kv_heads, head_size`` as arguments of a Model; InputError at the key that is wrong.
 
     ``kv_heads`` defaults to the heads, ``head_size`` to hidden/heads, which must then be whole.

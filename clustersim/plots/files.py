@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustersim.errors import InputError
-from clustersim.trace.files import write_whole
+from clustersim.trace.files import Write, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,11 +33,22 @@ def checked(path: str | Path) -> Path:
 
 
 def save(path: Path, draw: Callable[[], Figure]) -> None:
-    """Write what ``draw`` makes. A letter that the font lacks is a box, without a warning for each."""
-    import matplotlib
+    """Write what ``draw`` makes, whole or not at all."""
+    write_whole(path, picture_writer(draw))
 
-    kind = path.suffix.lower()
-    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from (current )?font")
-        figure = draw()
-        write_whole(path, lambda beside: figure.savefig(beside, format=kind[1:], dpi=DPI, metadata=_METADATA[kind]))
+
+def picture_writer(draw: Callable[[], Figure]) -> Write:
+    """For :func:`~clustersim.trace.files.write_all`: what ``draw`` makes, in the format of the path.
+
+    A letter that the font lacks is a box, without a warning for each.
+    """
+
+    def write(path: Path) -> None:
+        import matplotlib
+
+        kind = path.suffix.lower()
+        with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from (current )?font")
+            draw().savefig(path, format=kind[1:], dpi=DPI, metadata=_METADATA[kind])
+
+    return write

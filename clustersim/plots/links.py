@@ -35,8 +35,8 @@ def links_chart(links: pd.DataFrame, totals: pd.DataFrame | None, window: tuple[
     InputError for another format, for a trace that counts no traffic on links, and for a window without time.
     """
     path = checked(path)
-    known = [] if totals is None else totals[totals["link"].astype(str).isin(set(links["link"].astype(str)))].drop_duplicates("link")
-    if not len(known):
+    known = None if totals is None else totals[totals["link"].astype(str).isin(set(links["link"].astype(str)))].drop_duplicates("link")
+    if known is None or not len(known):
         raise InputError("the trace counts no traffic on links: there is no chart of them")
     if window[0] >= window[1]:
         raise InputError("no op of the trace takes time, there is nothing to draw")

@@ -88,7 +88,7 @@ def draw_memory(axes: Axes, of: Holdings, scale: Scale) -> None:
     tops = np.concatenate([tops, tops[:, -1:]], axis=1)
     below = np.zeros(len(edges))
     patches = []
-    for kind, top, shown in zip(of.kinds, tops, held.any(axis=1), strict=True):
+    for kind, top, shown in zip(of.kinds, tops, np.any(held, axis=1), strict=True):
         look = memory_style(kind)
         if shown:
             axes.fill_between(edges, below, top, step="post", facecolor=look.colour, edgecolor="white", hatch=look.hatch, linewidth=0.0,

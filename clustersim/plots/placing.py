@@ -10,6 +10,7 @@ Lengths are in inches from the top of a panel downwards, times in ps.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ def place_rows(rows: Sequence[Row], room_in: float) -> Bands:
     that stays visible.
     """
     heights = np.array([1.0 if row.tall else _COMMUNICATION for row in rows])
-    new_rank = [above.rank != below.rank for above, below in zip(rows[:-1], rows[1:], strict=True)]
+    new_rank = [above.rank != below.rank for above, below in itertools.pairwise(rows)]
     gaps = np.array([_RANK_GAP / 2, *(_RANK_GAP if new else _GAP for new in new_rank)])
     tops = np.cumsum(gaps) + np.append(0.0, np.cumsum(heights)[:-1])
     total = tops[-1] + heights[-1] + _RANK_GAP / 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from functools import partial
 
 from clustersim.cluster.meshes import Dragonfly, Torus
 from clustersim.cluster.spec import Cluster
@@ -16,22 +17,29 @@ _MOST_GROUPS, _MOST_OF_GROUP = 6, 16  # of a dragonfly
 def router_sketch(cluster: Cluster) -> Sketch:
     """The routers of a torus or a dragonfly, all or the first of each dimension or group."""
     fabric, sketch = cluster.fabric, Sketch()
-    torus = isinstance(fabric, Torus)
-    sketch.size, sketch.dense = (0.5, False) if torus else (0.62, True)
-    placed = _torus_places(fabric) if torus else _dragonfly_places(fabric)
+    if isinstance(fabric, Torus):
+        sketch.size, sketch.dense = 0.5, False
+        placed = _torus_places(fabric)
+        join = partial(_join_torus, sketch, fabric)
+        shape = " x ".join(f"{size:,}" for size in fabric.dimensions)
+    else:
+        assert isinstance(fabric, Dragonfly)
+        sketch.size, sketch.dense = 0.62, True
+        placed = _dragonfly_places(fabric)
+        join = partial(_join_dragonfly, sketch, fabric)
+        shape = f"{fabric.groups:,} groups of {fabric.routers_per_group:,}"
     used = fabric.attach(cluster.nodes - 1, 0) + 1
     for router, (x, y) in placed.items():
         sketch.put(fabric.switch(router)[0], "router", x, y, str(router))
         if router >= used:
             sketch.idle.add(fabric.switch(router)[0])
-    (_join_torus if torus else _join_dragonfly)(sketch, fabric, placed)
-    shape = " x ".join(f"{size:,}" for size in fabric.dimensions) if torus else f"{fabric.groups:,} groups of {fabric.routers_per_group:,}"
+    join(placed)
     lines = [f"{shape} routers" + (", short ends lead on or around" if sketch.stubs else "")]
     if used < fabric.switch_count:
         lines.append(f"{used:,} of {fabric.switch_count:,} have a node" + (", those in white have none" if sketch.idle else ""))
     if len(placed) < fabric.switch_count:
         lines.append(f"{len(placed):,} drawn, {fabric.switch_count - len(placed):,} more are not")
-    if not torus and fabric.groups > 1 and fabric.routers_per_group > _MOST_OF_GROUP:
+    if isinstance(fabric, Dragonfly) and fabric.groups > 1 and fabric.routers_per_group > _MOST_OF_GROUP:
         lines.append("links between groups end at others, too")
     left, right, bottom, _ = sketch.box()
     sketch.texts.append(((left + right) / 2, bottom - 0.2 - 0.25 * len(lines), "\n".join(lines)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clustersim.plots.files import checked, save
+from clustersim.plots.files import picture_writer
 from clustersim.plots.style import FAINT_INK, INK
+from clustersim.trace.files import Write
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,9 +31,11 @@ _LOOKS = (
 _COLUMNS = 3
 
 
-def draw_scatter(rows: pd.DataFrame, path: Path) -> Path:
-    """Draw rows of :func:`clustersim.published.report.table`: rows of calibration hollow, those of a test full."""
-    checked(path)
+def scatter_writer(rows: pd.DataFrame) -> Write:
+    """For :func:`~clustersim.trace.files.write_all`: a picture of rows of :func:`clustersim.published.report.table`.
+
+    Rows of calibration are hollow, those of a test full.
+    """
     drawn = rows[rows["unit"].isin(list(_PANELS))]
     panels = drawn["unit"].map(lambda unit: _PANELS[unit][0])
     scales = drawn["unit"].map(lambda unit: _PANELS[unit][1])
@@ -55,8 +57,7 @@ def draw_scatter(rows: pd.DataFrame, path: Path) -> Path:
         _legend(figure, looks, drawn)
         return figure
 
-    save(path, draw)
-    return path
+    return picture_writer(draw)
 
 
 def _panel(axes: Axes, points: pd.DataFrame, name: str, looks: dict[str, tuple[str, str]]) -> None:

@@ -62,7 +62,7 @@ class Sketch:
         for x, y, text in self.texts:
             wide = text_width(text) / 2 - 0.4
             points += [(x - wide, y), (x + wide, y)]
-        xs, ys = zip(*points)
+        xs, ys = zip(*points, strict=False)
         return min(xs) - 0.9, max(xs) + 0.9, min(ys) - 0.7, max(ys) + 0.7
 
     def join(self, links: Iterable[Link]) -> None:
@@ -142,7 +142,7 @@ def _rows(cluster: Cluster, counts: dict[str, int]) -> dict[str, str]:
     if not cluster.has_network:
         return rows
     if isinstance(cluster.fabric, Tiers):
-        for count, tier in zip(cluster.fabric.groups, cluster.fabric.tiers):
+        for count, tier in zip(cluster.fabric.groups, cluster.fabric.tiers, strict=False):
             level = f" ({tier.name.rstrip('-')})" if tier.name != tier.kind else ""
             rows[tier.name] = _counted(count * tier.switches, tier.kind) + level
         return rows
@@ -238,7 +238,7 @@ def _put_tiers(sketch: Sketch, fabric: Tiers, near: dict[int, float], order: dic
         each = first_and_last(tier.switches, max(2, _MOST_ABOVE // len(under)))
         here = {group * tier.switches + place: sum(xs) / len(xs) for group, xs in sorted(under.items()) for place in each}
         here = _put_row(sketch, fabric, level, here, order)
-        uplink = fabric.tiers[level - 1].uplink
+        uplink = fabric.uplink(level - 1)
         for number in below:
             group = number // size // tier.children if tier.children else 0
             low = fabric.switch(fabric.first_switch[level - 1] + number)[0]

@@ -134,11 +134,11 @@ def heat_maps(frame: pd.DataFrame, fields: Sequence[Field], path: Path, *, metri
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, (names, points) in zip(panels, groups, strict=False):
             grid = points.pivot(index=y.path, columns=x.path, values=metric).astype(float) / unit
-            grid = grid.reindex(index=[v.number for v in y.values], columns=[v.number for v in x.values])
+            grid = grid.reindex(index=_numbers(y), columns=_numbers(x))
             picture = axes.imshow(grid.to_numpy(), norm=norm, cmap="cividis", origin="lower", aspect="auto")
             _cells(axes, grid.to_numpy(), picture, roomy=len(x.values) <= 14)
-            axes.set_xticks(range(len(x.values)), [x.bare(value.number) for value in x.values], rotation=45, ha="right", fontsize=8)
-            axes.set_yticks(range(len(y.values)), [y.bare(value.number) for value in y.values], fontsize=8)
+            axes.set_xticks(range(len(x.values)), [x.bare(number) for number in _numbers(x)], rotation=45, ha="right", fontsize=8)
+            axes.set_yticks(range(len(y.values)), [y.bare(number) for number in _numbers(y)], fontsize=8)
             axes.set_xlabel(_axis(x))
             axes.set_ylabel(_axis(y))
             axes.set_title(_label(others, names), fontsize=10, loc="left")
@@ -261,6 +261,10 @@ def _axis(field: Field) -> str:
 def _said(field: Field, value: Any) -> str:
     """A value in words: a name by itself, a number with its field."""
     return f"{field.path} {field.shown(value)}" if field.numeric else str(value)
+
+
+def _numbers(field: Field) -> list[float]:
+    return [value.number for value in field.values if value.number is not None]
 
 
 def _number(value: float, _: int) -> str:

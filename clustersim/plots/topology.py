@@ -83,7 +83,7 @@ def _lay_out(figure: Figure, sketches: Sequence[Sketch], title: Sequence[str]) -
     top_of_all = _TITLE + _LINE * (len(lines) - 1)
     height = max(max(top - bottom for _, _, bottom, top in boxes) * _INCH, 0.3 + 0.17 * (len(legend) + 1)) + top_of_all
     figure.set_size_inches(width, height)
-    for sketch, start, (left, right, bottom, top) in zip(sketches, lefts, boxes):
+    for sketch, start, (left, right, bottom, top) in zip(sketches, lefts, boxes, strict=False):
         size = (right - left) * _INCH / width, (top - bottom) * _INCH / height
         ax = figure.add_axes((start / width, (height - top_of_all) / height / 2 - size[1] / 2, *size))
         _draw(ax, sketch, looks)
@@ -143,9 +143,9 @@ def _draw(ax: Axes, sketch: Sketch, looks: Looks) -> None:
     for a, b in flat:
         (left, y), (right, _) = sketch.places[a], sketch.places[b]
         style = looks[sketch.links[frozenset((a, b))]]
-        ends = {"theta1": 180, "theta2": 360, "zorder": 1}
-        ax.add_patch(Arc(((left + right) / 2, y), right - left, 2 * arc_depth(right - left), **ends, **style))
-    lines: dict[tuple[str, int], list] = defaultdict(list)
+        half = {"theta1": 180, "theta2": 360, "zorder": 1}
+        ax.add_patch(Arc(((left + right) / 2, y), right - left, 2 * arc_depth(right - left), **half, **style))
+    lines: dict[tuple[str, int], list[Any]] = defaultdict(list)
     in_row = {frozenset(ends) for ends in flat}
     ports = _ports(sketch, [ends for ends in sketch.links if ends not in in_row]) if sketch.rows else {}
     for ends, link in sketch.links.items():
@@ -172,13 +172,13 @@ def _ports(sketch: Sketch, links: Sequence[frozenset[str]]) -> dict[tuple[str, f
         sides[high, -1].append((sketch.places[low][0], ends))
     ports = {}
     for (name, up), found in sides.items():
-        (x, y), (wide, high) = sketch.places[name], sketch.half(name)
+        (x, y), (wide, tall) = sketch.places[name], sketch.half(name)
         if sketch.kinds[name] == "router" or len(found) < 4:
             wide = 0.0
         found.sort(key=lambda link: (link[0], sorted(link[1])))
         step = min(0.12, 1.5 * wide / len(found))
         for place, (_, ends) in enumerate(found):
-            ports[name, ends] = x + (place - (len(found) - 1) / 2) * step, y + up * (high - 0.03)
+            ports[name, ends] = x + (place - (len(found) - 1) / 2) * step, y + up * (tall - 0.03)
     return ports
 
 

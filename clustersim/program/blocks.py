@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from clustersim.compute.durations import Durations, total_s
-from clustersim.compute.kernels import BlockKernels, Kernel, Matmul, Shape, attention_block, embedding_block, experts_block, head_block, mlp_block
+from clustersim.compute.kernels import (
+    BlockKernels,
+    Kernel,
+    Matmul,
+    Shape,
+    attention_block,
+    embedding_block,
+    experts_block,
+    head_block,
+    mlp_block,
+)
+from clustersim.compute.software import Software
 from clustersim.experiment import Experiment
 from clustersim.model.flops import BACKWARD, head_forward_flops, layer_forward_flops
 from clustersim.model.memory import state_bytes
@@ -28,28 +39,32 @@ def layer_blocks(experiment: Experiment, durations: Durations | None, flop_s: fl
     layer, parts = layer_forward_flops(model, experiment.micro_batch, experiment.sequence, moe=moe), _parts(experiment)
     enter, leave = _tensor_collectives(experiment)
     beside: tuple[Names, Names] = (("pass_keys",), ("pass_keys", "return_gradients")) if grid.context > 1 else _NONE
-    shape, software = shape_of(experiment), experiment.calibration and experiment.calibration.software
+    shape = shape_of(experiment)
 
-    def block(part: str, flops: int, core: int, kernels, *collectives: tuple[Names, Names]) -> Block:
+    def block(
+        part: str, flops: int, core: int, kernels: Callable[[Software], BlockKernels], enter: tuple[Names, Names],
+        leave: tuple[Names, Names] = _NONE, beside: tuple[Names, Names] = _NONE,
+    ) -> Block:  # fmt: skip
         if durations is None:
             works = _of_flops(flops / parts, core / parts, flop_s)
         else:
-            works = _of_kernels(flops / parts, core / parts, kernels(), durations, software.selective)
-        return Block(part, *works, **dict(zip(("enter", "leave", "beside"), collectives)))
+            software = _software(experiment)
+            works = _of_kernels(flops / parts, core / parts, kernels(software), durations, software.selective)
+        return Block(part, *works, enter, leave, beside)
 
     checkpointed = experiment.recompute == "full"
     attention = block(
         "attention", layer.attention, layer.attention_core,
-        lambda: attention_block(model, shape, software, checkpointed), enter, leave, beside,
+        lambda software: attention_block(model, shape, software, checkpointed), enter, leave, beside,
     )  # fmt: skip
     if not moe:
-        return [attention, block("mlp", layer.mlp, 0, lambda: mlp_block(model, shape, software, model.ffn), enter, leave)]
+        return [attention, block("mlp", layer.mlp, 0, lambda software: mlp_block(model, shape, software, model.ffn), enter, leave)]
     sent: Names = ("dispatch",) if grid.expert > 1 else ()
     back = ((*sent, *leave[0]), (*leave[1], *sent))
     return [
         attention,
-        block("mlp", layer.mlp, 0, lambda: mlp_block(model, shape, software, model.shared_ffn, router=True), enter),
-        block("experts", layer.experts, 0, lambda: experts_block(model, shape, software), (sent, sent), back),
+        block("mlp", layer.mlp, 0, lambda software: mlp_block(model, shape, software, model.shared_ffn, router=True), enter),
+        block("experts", layer.experts, 0, lambda software: experts_block(model, shape, software), (sent, sent), back),
     ]
 
 
@@ -62,7 +77,7 @@ def head_of(experiment: Experiment, durations: Durations | None, flop_s: float) 
     if durations is None:
         works = _of_flops(flops, 0.0, flop_s)
     else:
-        kernels = head_block(experiment.model, shape_of(experiment), experiment.calibration.software)
+        kernels = head_block(experiment.model, shape_of(experiment), _software(experiment))
         works = _of_kernels(flops, 0.0, kernels, durations.in_16_bits())
     return Block("head", *works)
 
@@ -71,7 +86,7 @@ def embedding_of(experiment: Experiment, durations: Durations | None) -> Block:
     """The look-up of rows, which takes no FLOPs, without the one reduction over the tensor ranks behind it."""
     if durations is None:
         return Block("embedding", NOTHING, NOTHING, NOTHING)
-    kernels = embedding_block(experiment.model, shape_of(experiment), experiment.calibration.software)
+    kernels = embedding_block(experiment.model, shape_of(experiment), _software(experiment))
     return Block("embedding", *_of_kernels(0.0, 0.0, kernels, durations))
 
 
@@ -108,6 +123,11 @@ def shape_of(experiment: Experiment) -> Shape:
     )  # fmt: skip
 
 
+def _software(experiment: Experiment) -> Software:
+    assert experiment.calibration is not None  # where kernels have durations
+    return experiment.calibration.software
+
+
 def _parts(experiment: Experiment) -> int:
     """Ranks and slices that the work on one micro-batch is divided over."""
     return experiment.grid.tensor * experiment.grid.context * experiment.schedule.slices
@@ -122,19 +142,28 @@ def _tensor_collectives(experiment: Experiment) -> tuple[tuple[Names, Names], tu
     return ((), ("all_reduce",)), (("all_reduce",), ())
 
 
-def _of_flops(flops: float, core: float, flop_s: float) -> tuple[Work, ...]:
-    """Forward, input, weight and core where every FLOP takes as long; the core has no weights, and twice its work in the backward."""
-    return tuple(Work(count, count / flop_s) for count in _halves(flops, core))
+Works = tuple[Work, Work, Work, Work, Work]
+"""Forward, input, weight, core, and of the weight's half the part at the entry."""
 
 
-def _of_kernels(flops: float, core: float, kernels: BlockKernels, durations: Durations, selective: str = "core") -> tuple[Work, ...]:
-    """The same and, last, of the weight's half the part at the entry; in place of the core what ``selective`` recompute repeats."""
+def _of_flops(flops: float, core: float, flop_s: float) -> Works:
+    """Without a part at the entry, where every FLOP takes as long; the core has no weights, and twice its work in the backward."""
+    forward, into, weight, again = (Work(count, count / flop_s) for count in _halves(flops, core))
+    return forward, into, weight, again, NOTHING
+
+
+def _of_kernels(flops: float, core: float, kernels: BlockKernels, durations: Durations, selective: str = "core") -> Works:
+    """As the kernels take; in place of the core what ``selective`` recompute repeats."""
     forward, into, weight, again = _halves(flops, core)
     if selective == "products":
         again = _product_flops(kernels.core)
-    counts = forward, into, weight, again, _product_flops(kernels.entry)
-    runs = kernels.forward, kernels.input, kernels.weight, kernels.core, kernels.entry
-    return tuple(Work(count, total_s(durations, run)) for count, run in zip(counts, runs, strict=True))
+    return (
+        Work(forward, total_s(durations, kernels.forward)),
+        Work(into, total_s(durations, kernels.input)),
+        Work(weight, total_s(durations, kernels.weight)),
+        Work(again, total_s(durations, kernels.core)),
+        Work(_product_flops(kernels.entry), total_s(durations, kernels.entry)),
+    )
 
 
 def _product_flops(kernels: Iterable[Kernel]) -> float:

@@ -58,7 +58,7 @@ def build_costs(experiment: Experiment) -> Costs:
     cost, slices, layers = experiment.cost, experiment.schedule.slices, experiment.model.layers
     if isinstance(cost, FixedCost):
         times = (time_s / slices for time_s in (cost.forward_s, cost.backward_s, cost.input_s, cost.weight_s))
-        fixed = _with_async({letter: own for letter, own in fixed_layer(*times, halves=experiment.grid.tensor > 1).items()}, experiment)
+        fixed = _with_async(fixed_layer(*times, halves=experiment.grid.tensor > 1), experiment)
         return Costs(
             layers=(fixed,) * layers,
             head=dict.fromkeys(fixed, ()),
@@ -73,7 +73,8 @@ def build_costs(experiment: Experiment) -> Costs:
     beside_weights = calibration is not None and calibration.software.beside_weights
     of_kind = {
         moe: _with_async(
-            layer_segments(layer_blocks(experiment, durations, flop_s, moe), experiment.recompute, experiment.strategy.keep_recomputed, beside_weights),
+            layer_segments(layer_blocks(experiment, durations, flop_s, moe), experiment.recompute, experiment.strategy.keep_recomputed,
+                           beside_weights),
             experiment,
         )
         for moe in {experiment.model.is_moe(number) for number in range(layers)}

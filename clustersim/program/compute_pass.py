@@ -54,11 +54,12 @@ class _Adding:
 
     def unit(self, items: Sequence[Item]) -> None:
         of_action: dict[Action, list[int]] = {}
+        gathered = self.traffic.gathered
         for item in items:
             waits = of_action.get(item.action, self.results)
             starts: list[int] = []
-            if item.first and self._gathers_message(item.action):
-                starts = [self._collective(item, self.traffic.gathered, after=())]
+            if gathered is not None and item.first and self._from_another_rank(item.action):
+                starts = [self._collective(item, gathered, after=())]
                 waits = [*waits, *starts]
             ops: list[int] = []
             for segment in self.costs.segments(item.action.kind, item.layer):
@@ -71,7 +72,7 @@ class _Adding:
 
     def _segment(self, item: Item, segment: Segment, waits: list[int]) -> tuple[int, list[int], list[int]]:
         """Its op on the compute stream, the ops that wait for what it needs, and those that what follows waits for."""
-        starts = []
+        starts: list[int] = []
         for name in segment.before:
             waits = [self._collective(item, name, waits)]
             starts = starts or waits
@@ -97,9 +98,9 @@ class _Adding:
         exchange = Exchange(inner.dimension, inner.collective, self.rank, -1, inner.payload_bytes)
         return self.template.exchange(self.rank, inner.kind, inner.kind, item.action, item.layer, exchange, after)
 
-    def _gathers_message(self, action: Action) -> bool:
+    def _from_another_rank(self, action: Action) -> bool:
         source = self.schedule.source(action)
-        return self.traffic.gathered is not None and source is not None and self.schedule.placement[source] != self.rank
+        return source is not None and self.schedule.placement[source] != self.rank
 
     def update(self, step: int) -> int:
         """The optimizer's op of a step, -1 when it takes no time and nothing follows it."""

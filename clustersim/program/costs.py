@@ -84,7 +84,7 @@ class Costs:
         return segments
 
 
-def fixed_layer(forward_s: float, backward_s: float, input_s: float, weight_s: float, halves: bool) -> dict[str, Segments]:
+def fixed_layer(forward_s: float, backward_s: float, input_s: float, weight_s: float, *, halves: bool) -> dict[str, Segments]:
     """A layer given as times; the backward includes any recompute. With tensor parallelism an all-reduce follows each of its ``halves``.
 
     >>> [s.duration_ps for s in fixed_layer(1e-12, 3e-12, 2e-12, 1e-12, halves=True)["B"]]

@@ -55,7 +55,8 @@ class DataParallel:
 
     def gradients(self, layers: Sequence[int]) -> list[tuple[int, str, str, str]]:
         """As :meth:`sizes`, of the gradients on their way."""
-        return [(round(size * self.traffic.gradient_ratio), *groups) for size, *groups in self.sizes(layers)]
+        ratio = self.traffic.gradient_ratio
+        return [(round(size * ratio), everyone, shard, replica) for size, everyone, shard, replica in self.sizes(layers)]
 
     def sizes(self, layers: Sequence[int]) -> list[tuple[int, str, str, str]]:
         """Bytes of these layers, and the groups that share them: all, those that divide state, those that hold the same part.
@@ -192,7 +193,7 @@ def _reduce(
     """Over the copies of the model: the last op of each kind of group. Where groups divide the state, within them and then between."""
     served, fixed_ps = parallel.served(item), parallel.costs.reduce_ps
     fixed_ps = None if fixed_ps is None else fixed_ps * len(layers)
-    done = []
+    done: list[int] = []
     for size, everyone, shard, replica in parallel.gradients(layers):
         if parallel.grid.size(everyone) == 1:
             continue
@@ -217,8 +218,8 @@ def _reduce_with_twin(template: Template, parallel: DataParallel, rank: int, ite
         return []
     parts = parallel.grid.shards if parallel.strategy.partition != "none" else 1
     size = sum(-(-size // parts) for size, *_ in parallel.gradients([item.layer]))
-    pair = sorted((rank, parallel.schedule.placement[twin]))
-    exchange = Exchange("pipeline", "all_reduce", *pair, size, parallel.costs.reduce_ps)
+    lower, upper = sorted((rank, parallel.schedule.placement[twin]))
+    exchange = Exchange("pipeline", "all_reduce", lower, upper, size, parallel.costs.reduce_ps)
     action = item.action._replace(micro_batch=-1)
     joined = f"twins of step {parallel.schedule.step(item.action)}"
     return [template.exchange(rank, "data", "reduce", action, item.layer, exchange, after, joined=joined)]

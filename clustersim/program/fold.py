@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,8 +88,8 @@ def fold(
             return replace(result, apart=apart)
         # Links of one class that one group loads differently have no single load: each for itself.
         uneven += len(quotient.uneven)
-        apart = np.isin(quotient.colours.link, list(quotient.uneven))
-        alike = np.where(apart, links + alike.max() + 1, alike)
+        split = np.isin(quotient.colours.link, list(quotient.uneven))
+        alike = np.where(split, links + alike.max() + 1, alike)
 
 
 def _reasons(site: Site, loads: Sequence[PlaceLoads], uneven: int, disturbed: bool) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ def _reasons(site: Site, loads: Sequence[PlaceLoads], uneven: int, disturbed: bo
 
 def _figures(site: Site, links: np.ndarray, slow_links: Mapping[int, float]) -> np.ndarray:
     """A number for the kind, capacity and latency of each link; within a block those of one place are the same for all owners."""
-    numbers: dict[tuple, int] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
     found = np.full(len(links), -1, dtype=np.int64)
 
     def number(link: int) -> int:
@@ -156,7 +156,10 @@ class _Quotient:
                     pattern, row = pattern_of[instance], row_of[instance]
                     ranks = one.patterns[pattern].ranks[row]
                     members.append(tuple(ranks.tolist()))
-                    phases.append(tuple(self._phase(number, at, phase, pattern, ranks, first + instance) for at, phase in enumerate(one.phases[pattern])))
+                    which = first + instance
+                    phases.append(
+                        tuple(self._phase(number, at, phase, pattern, ranks, which) for at, phase in enumerate(one.phases[pattern]))
+                    )
                 group[one.place, position] = numbers[key]
         return Fold(
             copies=tuple(chosen.tolist()),
@@ -174,7 +177,8 @@ class _Quotient:
         counted = self.found.counted[self.found.structure[place]].phases[pattern][at].total.amount.tolist()
         uses: dict[int, tuple[int, Use]] = {}
         classes = self.colours.link[links].tolist()
-        for link, colour, amount, of, part in zip(links.tolist(), classes, phase.total.amount.tolist(), counted, phase.total.parts, strict=True):
+        for link, colour, amount, of, part in zip(links.tolist(), classes, phase.total.amount.tolist(), counted, phase.total.parts,
+                                                  strict=True):
             if colour not in uses:
                 groups = self.found.carried(link, place, at, of, self.colours.group, group) if self.folded else 1
                 uses[colour] = amount, Use(colour, self.site.shares[amount], groups, part)

@@ -7,15 +7,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
+if TYPE_CHECKING:
+    import numpy as np
+
+Index = TypeVar("Index", int, "np.ndarray")
+"""One, or many at once."""
 DEFAULT_ORDER = ("tensor", "context", "data", "pipeline")
 DIMENSIONS = ("tensor", "context", "data", "shard", "replica", "expert", "expert_data", "pipeline", "host")
 """Along which groups lie. Beside the degrees: the ``shard`` groups that partitioned state is divided over, the ``replica`` groups of
-those that hold the same part, the ``expert`` groups that divide the experts, the ``expert_data`` groups with the same experts; with its ``host`` each rank
-is alone."""
+those that hold the same part, the ``expert`` groups that divide the experts, the ``expert_data`` groups with the same experts; with its
+``host`` each rank is alone."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,12 @@ class Grid:
     def _strides(self) -> tuple[int, ...]:
         return tuple(self.stride(name) for name in ("pipeline", "data", "context", "tensor"))
 
-    def rank(self, pipeline: int, copy: int, tensor: int) -> int:
+    def rank(self, pipeline: int, copy: Index, tensor: Index) -> Index:
         of_pipeline, of_data, of_context, of_tensor = self._strides
         data, context = divmod(copy, self.context)
         return pipeline * of_pipeline + data * of_data + context * of_context + tensor * of_tensor
 
-    def key(self, dimension: str, copy: int, tensor: int) -> Hashable:
+    def key(self, dimension: str, copy: Index, tensor: Index) -> Index | tuple[Index, ...]:
         """Ranks of one pipeline stage are in one group along a dimension when they have the same key."""
         data, context = divmod(copy, self.context)
         match dimension:
@@ -88,12 +93,16 @@ class Grid:
         """Members of a group along a dimension; 2 along the pipeline."""
         return {
             "tensor": self.tensor, "context": self.context, "data": self.copies, "shard": self.shards,
-            "replica": self.copies // self.shards, "expert": self.expert, "expert_data": self.copies // self.expert, "pipeline": 2, "host": 1,
+            "replica": self.copies // self.shards, "expert": self.expert, "expert_data": self.copies // self.expert, "pipeline": 2,
+            "host": 1,
         }[dimension]  # fmt: skip
 
     def group(self, dimension: str, pipeline: int, copy: int = 0, tensor: int = 0) -> tuple[int, ...]:
         """The ranks of a pipeline stage that are in a group with one of them."""
         key = self.key(dimension, copy, tensor)
         return tuple(
-            self.rank(pipeline, other, t) for other in range(self.copies) for t in range(self.tensor) if self.key(dimension, other, t) == key
+            self.rank(pipeline, other, t)
+            for other in range(self.copies)
+            for t in range(self.tensor)
+            if self.key(dimension, other, t) == key
         )

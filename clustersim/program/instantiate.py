@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from clustersim.cluster.spec import Cluster
-from clustersim.collectives.algorithms import able, flat, sent_share
-from clustersim.collectives.layout import Layout, lay_out
+from clustersim.collectives.algorithms import Layout, able, flat, sent_share
+from clustersim.collectives.layout import lay_out
 from clustersim.collectives.loads import HOST_OPS, Pace, fastest_algorithm, slowest_link, time_ps
 from clustersim.collectives.protocols import Protocol, fastest
 from clustersim.errors import InputError
@@ -46,14 +47,15 @@ def instantiate(
             f"{copies * ops:,} ops to simulate ({copies} replicas or tensor ranks that differ); allowed: at most {MAX_OPS:,};"
             " use fewer micro-batches or layers, or degrees that fill whole nodes so that replicas are alike"
         )
-    rank_of = np.array([[grid.rank(p, d, t) for p in range(grid.pipeline)] for d, t in (divmod(copy, grid.tensor) for copy in folding.copies)])
+    of_copy = (divmod(copy, grid.tensor) for copy in folding.copies)
+    rank_of = np.array([[grid.rank(p, d, t) for p in range(grid.pipeline)] for d, t in of_copy])
     activity, activity_transfer, transfers, phases = _activities(template, exchanges, place_of, folding, cluster)
     streams, stream_of = _streams(template, rank_of)
     peer = np.array(template.peer)
     dependencies = np.array(template.dependencies, dtype=np.int64).reshape(-1, 2)
     shift = (np.arange(copies) * ops)[:, None]
 
-    def repeated(column: list, dtype: type) -> np.ndarray:
+    def repeated(column: list[Any], dtype: type) -> np.ndarray:
         return np.tile(np.array(column, dtype=dtype), copies)
 
     program = Program(
@@ -164,7 +166,7 @@ class _Moves:
         self.folding, self.cluster = folding, cluster
         self.transfers: list[Transfer] = []
         self.phases: list[Phase] = []
-        self._numbers: dict[tuple, int] = {}
+        self._numbers: dict[tuple[Any, ...], int] = {}
         self._fixed: dict[int, int] = {}  # phases of a fixed time
         self._alone: dict[int, list[tuple[Pace, Fraction]]] = {}  # by group
         self._volumes: dict[tuple[int, int], Fraction] = {}  # by the share's identity and the payload
@@ -256,8 +258,11 @@ def _sent(template: Template, exchanges: list[Exchange], place_of: list[Place], 
         elif place.op == "send":
             sizes.append(sent_share("send", place.algorithm, flat(2)) * exchange.payload_bytes)
         else:
-            shares = [(_sent_share(place, shape, lay_out(site.cluster, group)), count) for shape, (group, count) in site.shapes(place).items()]
-            mean = sum(share * count for share, count in shares) / sum(count for _, count in shares)
+            shares = [
+                (_sent_share(place, shape, lay_out(site.cluster, group)), count)
+                for shape, (group, count) in site.shapes(place).items()
+            ]
+            mean = Fraction(sum(share * count for share, count in shares)) / sum(count for _, count in shares)
             sizes.append(mean * exchange.payload_bytes)
     by_exchange = np.array([*map(round, sizes), 0], dtype=np.int64)
     activity = np.array(template.activity, dtype=np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from clustersim.schedule.actions import Action, Overlap, Schedule
 
@@ -32,11 +32,11 @@ def items_of(schedule: Schedule, rank: int, stages: Sequence[range], by_micro_ba
     [('F', 0, 0), ('F', 1, 1), ('B', 1, 2), ('B', 0, 3)]
     """
     items: list[Item] = []
-    run_of: dict[tuple, int] = {}  # of the runs that the last unit was part of
+    run_of: dict[tuple[Any, ...], int] = {}  # of the runs that the last unit was part of
     runs = 0
     for unit, one in enumerate(schedule.actions[rank]):
         rows = [_layers(schedule, action, stages) for action in (one if isinstance(one, Overlap) else (one,))]
-        seen: dict[tuple, int] = {}
+        seen: dict[tuple[Any, ...], int] = {}
         for action, layer, first, last in _in_turn(rows):
             # The next step has new parameters.
             served = action.micro_batch if by_micro_batch else (schedule.step(action), None)
@@ -56,5 +56,5 @@ def _layers(schedule: Schedule, action: Action, stages: Sequence[range]) -> list
     return [(action, layer, at == 0, at == len(order) - 1) for at, layer in enumerate(order)]
 
 
-def _in_turn(rows: list[list]) -> Iterator:
+def _in_turn(rows: list[list[Any]]) -> Iterator[Any]:
     return (item for together in zip_longest(*rows) for item in together if item is not None)

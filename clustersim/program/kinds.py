@@ -2,7 +2,8 @@
 
 COMPUTE = ("forward", "recompute", "backward", "input", "weight", "optimizer")
 COMMUNICATION = {
-    "tensor": "tensor", "context": "context", "expert": "expert", "reduce": "data", "gather": "data", "send": "pipeline", "recv": "pipeline",
+    "tensor": "tensor", "context": "context", "expert": "expert", "reduce": "data", "gather": "data", "send": "pipeline",
+    "recv": "pipeline",
     "offload": "offload", "fetch": "offload",
 }  # fmt: skip
 KINDS = (*COMPUTE, *COMMUNICATION)

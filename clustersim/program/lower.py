@@ -24,9 +24,9 @@ from clustersim.schedule.strategy import Strategy
 def lower(
     schedule: Schedule, strategy: Strategy, stages: Sequence[range], costs: Costs, traffic: Traffic, grid: Grid, sizes: Sizes | None = None
 ) -> Template:
-    """The ops of one copy of the model, one rank per pipeline rank. ``stages``: the layers of each; without ``sizes`` nothing counts memory.
+    """The ops of one copy of the model, one rank per pipeline rank.
 
-    InputError when an action uses what nothing produces.
+    ``stages``: the layers of each; without ``sizes`` nothing counts memory. InputError when an action uses what nothing produces.
     """
     template = Template()
     items = [items_of(schedule, rank, stages, strategy.timing == "micro_batch") for rank in range(schedule.ranks)]

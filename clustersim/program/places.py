@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -104,7 +104,7 @@ class Site:
         return {}
 
     @cached_property
-    def _laid(self) -> dict[tuple, tuple[PhaseLoads, ...]]:
+    def _laid(self) -> dict[tuple[Any, ...], tuple[PhaseLoads, ...]]:
         return {}
 
     @cached_property
@@ -112,7 +112,7 @@ class Site:
         return {}
 
     @cached_property
-    def _patterns(self) -> dict[tuple, list[Pattern]]:
+    def _patterns(self) -> dict[tuple[Any, ...], list[Pattern]]:
         return {}
 
     def groups(self, dimension: str) -> Groups:
@@ -174,15 +174,15 @@ class Site:
         amounts = np.array([number[id(share)] for _, share in carried], dtype=np.int64)
         if not self.blocks:
             return Spots(np.full(len(links), -1), np.zeros_like(links), links, amounts, senders)
-        firsts, sizes = (np.array(column, dtype=np.int64) for column in zip(*((block.first, block.size) for block in self.blocks)))
+        firsts, sizes = np.array([(block.first, block.size) for block in self.blocks], dtype=np.int64).T
         block = np.searchsorted(firsts, links, side="right") - 1
         owner, offset = np.divmod(links - firsts[block], np.maximum(1, sizes[block]))
         member_of: dict[tuple[int, int], int] = {}
-        for number, one in enumerate(self.blocks):
+        for at, one in enumerate(self.blocks):
             for member, of in reversed(list(enumerate(one.owner(ranks).tolist()))):
-                member_of[number, of] = member
-        member = np.array([member_of[pair] for pair in zip(block.tolist(), owner.tolist())], dtype=np.int64)
-        return Spots(block, member, offset, amounts, senders)
+                member_of[at, of] = member
+        members = np.array([member_of[pair] for pair in zip(block.tolist(), owner.tolist(), strict=True)], dtype=np.int64)
+        return Spots(block, members, offset, amounts, senders)
 
     def _number(self, share: Fraction) -> int:
         found = self._amounts.setdefault(share, len(self.shares))

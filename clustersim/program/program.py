@@ -129,8 +129,8 @@ class Program:
             for phase in transfer.phases:
                 of_phase[phase] += count
         moved = [Fraction(0)] * len(self.links.names)
-        for phase, count in zip(self.phases, of_phase, strict=True):
-            for load in phase.loads:
+        for moves, count in zip(self.phases, of_phase, strict=True):
+            for load in moves.loads:
                 moved[load.link] += count * load.connections * load.volume_bytes
         return [round(size) for size in moved]
 

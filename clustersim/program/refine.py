@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -61,13 +62,13 @@ def incidence(site: Site, loads: Sequence[PlaceLoads]) -> Incidence:
         if one.place.dimension not in groups:
             first_group[one.place.dimension] = sum(len(known.members) for known in groups.values())
             groups[one.place.dimension] = one.groups
-    numbers: dict[tuple, int] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
     structure = [numbers.setdefault(_structure(one), len(numbers)) for one in loads]
     counted = [loads[structure.index(number)] for number in range(len(numbers))]
     nothing = np.zeros(0, dtype=np.int64)
     link, group, tag, own_copy, own_link, own_tag = ([nothing] for _ in range(6))
     for number, one in enumerate(counted):
-        for pattern, phases in zip(one.patterns, one.phases):
+        for pattern, phases in zip(one.patterns, one.phases, strict=False):
             for at, phase in enumerate(phases):
                 rows = len(pattern.ranks)
                 link.append(site.links(phase.total, pattern.ranks).ravel())
@@ -118,13 +119,13 @@ def _of_groups(found: Incidence, copy: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(0, dtype=np.uint64), *hashes])
 
 
-def _structure(one: PlaceLoads) -> tuple:
+def _structure(one: PlaceLoads) -> tuple[Any, ...]:
     """Equal for places of which the same groups load the same links in the same way, whatever the amounts."""
-    rows = tuple((pattern.groups.tobytes(), tuple(map(_way, phases))) for pattern, phases in zip(one.patterns, one.phases))
+    rows = tuple((pattern.groups.tobytes(), tuple(map(_way, phases))) for pattern, phases in zip(one.patterns, one.phases, strict=False))
     return one.place.dimension, one.place.ends, rows
 
 
-def _way(phase: PhaseLoads) -> tuple:
+def _way(phase: PhaseLoads) -> tuple[Any, ...]:
     return tuple(
         column.tobytes()
         for spots in (phase.total, phase.own)

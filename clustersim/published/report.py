@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustersim.published.case import LeftOut
 from clustersim.published.predict import Prediction
-from clustersim.trace.files import write_whole
+from clustersim.trace.files import table_writer, text_writer, write_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,15 +88,17 @@ def document(rows: pd.DataFrame, left_out: Sequence[LeftOut]) -> dict[str, Any]:
 
 def write(rows: pd.DataFrame, left_out: Sequence[LeftOut], folder: Path, command: str) -> list[Path]:
     """``rows.csv``, ``rows.parquet``, ``sources.csv``, ``scatter.png`` and a ``README.md`` that names the ``command``; the paths."""
-    from clustersim.plots.scatter import draw_scatter
+    from clustersim.plots.scatter import scatter_writer
 
     sources = by_source(rows)
     lines = [f"* {source}: {reason} ({'; '.join(cases)})" for (source, reason), cases in by_reason(left_out).items()]
     page = _README.format(command=command, table=markdown(sources), left_out="\n".join(lines) or "Nothing.")
-    return [
-        write_whole(folder / "rows.csv", lambda path: rows.to_csv(path, index=False, float_format="%.6g")),
-        write_whole(folder / "rows.parquet", lambda path: rows.to_parquet(path, index=False)),
-        write_whole(folder / "sources.csv", lambda path: sources.to_csv(path, index=False, float_format="%.6g")),
-        draw_scatter(rows, folder / "scatter.png"),
-        write_whole(folder / "README.md", lambda path: path.write_text(page, encoding="utf-8")),
-    ]
+    return write_all(
+        {
+            folder / "rows.csv": lambda path: rows.to_csv(path, index=False, float_format="%.6g"),
+            folder / "rows.parquet": table_writer(rows),
+            folder / "sources.csv": lambda path: sources.to_csv(path, index=False, float_format="%.6g"),
+            folder / "scatter.png": scatter_writer(rows),
+            folder / "README.md": text_writer(page),
+        }
+    )

@@ -44,7 +44,7 @@ def _keys(row: Row) -> Keys:
     degrees = {name: int(size) for name, size in re.findall(r"([A-Z]+)(\d+)", row["parallelism"])}
     data, tensor, pipeline = degrees["FSDP"], degrees.get("TP", 1), degrees.get("PP", 1)
     local, technique = whole(row["local_batch"]), row["technique"]
-    strategy = {"name": "standard", "partition": "parameters"}
+    strategy: Keys = {"name": "standard", "partition": "parameters"}
     if pipeline > 1:
         strategy = {"name": "1f1b", "partition": "optimizer", "stages": _stages(_LAYERS_405B, pipeline)}
     return experiment(

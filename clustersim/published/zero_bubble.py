@@ -14,7 +14,7 @@ from clustersim.published.case import TEST, Case, Keys, LeftOut, Predicted, Row,
 
 _SOURCE = "zero-bubble-2024"
 # Megatron-LM's own two wait for what they send (``--no-overlap-p2p-communication`` in the project's scripts).
-_SCHEDULES = {
+_SCHEDULES: dict[str, Keys] = {
     "ZB-2p": {"name": "zb-h2"},
     "ZB-1p": {"name": "zb-h1"},
     "1F1B": {"name": "1f1b", "sends": "blocking"},

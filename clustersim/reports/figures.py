@@ -63,7 +63,8 @@ def split_figure(analysis: Analysis, ranks: tuple[int, ...]) -> Figure:
 def _parts(analysis: Analysis) -> list[tuple[str, dict[str, Any], float, pd.Series]]:
     """Name, look, mean over all ranks in ps, and ps by rank of what the window is made of."""
     ranks = analysis.ranks.set_index("rank")
-    found = [("compute", {"color": style("forward").colour}, analysis.mean("compute_ps"), ranks["compute_ps"])]
+    found: list[tuple[str, dict[str, Any], float, pd.Series]] = []
+    found.append(("compute", {"color": style("forward").colour}, analysis.mean("compute_ps"), ranks["compute_ps"]))
     for family, mean in analysis.exposed().items():
         mine = analysis.families[analysis.families["family"] == family].groupby("rank")["exposed_ps"].sum()
         if mean:
@@ -72,7 +73,7 @@ def _parts(analysis: Analysis) -> list[tuple[str, dict[str, Any], float, pd.Seri
     for cause, mean in analysis.idle().items():
         style_of = CAUSE_STYLES[cause]
         pattern, line = {"shape": style_of.hatch, "fgcolor": style_of.colour, "size": 6}, {"color": style_of.colour, "width": 1}
-        look = {"color": "#FFFFFF" if style_of.hatch else style_of.colour, "pattern": pattern, "line": line}
+        look: dict[str, Any] = {"color": "#FFFFFF" if style_of.hatch else style_of.colour, "pattern": pattern, "line": line}
         if mean:
             found.append((f"idle: {CAUSE_WORDS[cause]}", look, mean, causes[cause]))
     return found
@@ -113,7 +114,7 @@ def memory_figure(held: Holdings, window: tuple[int, int]) -> Figure:
     x = np.append(times, window[1]) / size
     top = int(by_kind.sum(axis=0).max(initial=0))
     unit, scale = next(((name, one) for name, one in _BYTES if top >= one), ("B", 1.0))
-    data = []
+    data: list[dict[str, Any]] = []
     for kind, values in zip(held.kinds, by_kind, strict=True):
         look, name = memory_style(kind), escaped(memory_style(kind).label)
         values = np.append(values, values[-1:])
@@ -124,19 +125,21 @@ def memory_figure(held: Holdings, window: tuple[int, int]) -> Figure:
              "hovertemplate": f"{name}: %{{y:.4g}} {unit}<extra></extra>"}
         )  # fmt: skip
     limit = held.capacity_bytes
-    near = limit is not None and limit <= _FAR * max(top, 1)
-    if near:
+    if limit is not None and limit > _FAR * max(top, 1):
+        limit = None
+    if limit is not None:
         line = {"color": INK, "width": 2, "dash": "dash"}
         data.append({"type": "scatter", "mode": "lines", "name": f"memory of the GPU, {units.size_text(limit)}", "line": line,
                      "x": [window[0] / size, window[1] / size], "y": [limit / scale] * 2, "hoverinfo": "skip"})  # fmt: skip
     layout = base_layout(340, hovermode="x unified", xaxis=time_axis(window))
-    highest = max(top, limit if near else 0, 1) * 1.08 / scale
+    highest = max(top, limit or 0, 1) * 1.08 / scale
     layout["yaxis"] = {"title": {"text": f"memory ({unit})"}, "range": [0, highest], "fixedrange": True}
     return {"data": data, "layout": layout}
 
 
 def busiest_links(analysis: Analysis) -> pd.DataFrame:
     """Rows of ``analysis.links``: of each kind at most LINKS_OF_A_KIND, the busiest first, kinds together."""
+    assert analysis.links is not None  # there is traffic to draw
     table = analysis.links.sort_values(["kind", "mean_utilization", "link"], ascending=[True, False, True])
     return table.groupby("kind", sort=False).head(LINKS_OF_A_KIND)
 

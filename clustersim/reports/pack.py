@@ -80,4 +80,5 @@ def kind_colours(kind: str) -> list[str]:
 def paler(kind: str, strength: float) -> str:
     """A kind laid over idle ground."""
     pairs = zip(shades(kind)[0], rgb(IDLE), strict=True)
-    return hexadecimal(tuple(strength * top + (1 - strength) * ground for top, ground in pairs))
+    red, green, blue = (strength * top + (1 - strength) * ground for top, ground in pairs)
+    return hexadecimal((red, green, blue))

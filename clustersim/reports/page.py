@@ -163,7 +163,7 @@ def _memory_part(held: Holdings | None, figures: dict[str, Figure]) -> list[str]
 
 
 def _links_part(figures: dict[str, Figure], analysis: Analysis) -> list[str]:
-    if "links" not in figures:
+    if "links" not in figures or analysis.links is None:
         return ["<h2>Links</h2>", "<p>The trace counts no traffic on links.</p>"]
     text = f"The busiest links, at most {LINKS_OF_A_KIND} of each kind, of {len(analysis.links):,} in use; one direction each."
     if (analysis.links["links"] > 1).any():

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
+if TYPE_CHECKING:
+    from clustersim.schedule.torch_csv import Communication
 
 class Action(NamedTuple):
     """One micro-batch through one stage: F forward, B full backward, I input gradient, W weight gradient (B = I and W)."""
@@ -110,7 +112,11 @@ class Schedule:
         return action.stage + 1 if (action.stage + 1) % self.stages and action.kind != "W" else None
 
 
-def single(actions: Iterable[Action | Overlap]) -> Iterator[Action]:
+@overload
+def single(actions: Iterable[Action | Overlap]) -> Iterator[Action]: ...
+@overload
+def single(actions: Iterable[Action | Overlap | Communication]) -> Iterator[Action | Communication]: ...
+def single(actions: Iterable[Action | Overlap | Communication]) -> Iterator[Action | Communication]:
     """The actions in order, those that run as one after another.
 
     >>> [str(action) for action in single([Overlap(Action("F", 0, 1), Action("B", 0, 0))])]

@@ -83,7 +83,7 @@ def _alternating(forwards: list[tuple[int, int]], backwards: list[tuple[int, int
     """``warm_up`` forwards, then a forward and a backward in turn, then what is left."""
     warm_up = min(warm_up, len(forwards))
     actions = [Action("F", *one) for one in forwards[:warm_up]]
-    for forward, backward in zip(forwards[warm_up:], backwards):
+    for forward, backward in zip(forwards[warm_up:], backwards, strict=False):
         actions += (Action("F", *forward), Action("B", *backward))
     return (*actions, *(Action("B", *one) for one in backwards[len(forwards) - warm_up :]))
 

@@ -39,7 +39,8 @@ def bidirectional(p: int, v: int) -> tuple[int, ...]:
     (0, 1, 2, 2, 1, 0)
     """
     if v % 2:
-        raise ValueError(f"each rank holds as many stages of one copy of the model as of the other, got chunks: {v}; allowed: an even number")
+        needed = "each rank holds as many stages of one copy of the model as of the other"
+        raise ValueError(f"{needed}, got chunks: {v}; allowed: an even number")
     one = modular(p, v // 2)
     return (*one, *(p - 1 - rank for rank in one))
 

@@ -125,7 +125,8 @@ def repeated(schedule: Schedule, steps: int) -> Schedule:
 
 def _later(one: Action | Overlap, passes: int) -> Action | Overlap:
     if isinstance(one, Overlap):
-        return Overlap(_later(one.forward, passes), _later(one.backward, passes))
+        forward, backward = (action._replace(micro_batch=action.micro_batch + passes) for action in one)
+        return Overlap(forward, backward)
     return one._replace(micro_batch=one.micro_batch + passes)
 
 
@@ -143,12 +144,14 @@ def stage_layers(strategy: Strategy, schedule: Schedule, layers: int) -> tuple[r
 def _check_division(stages: tuple[int, ...] | None, layers: int, pipeline: int, v: int, pipes: int) -> None:
     if stages is not None:
         if len(stages) * pipes != pipeline * v:
-            raise ValueError(f"stages names {len(stages)}, but {pipeline} ranks with chunks: {v} have {pipeline * v // pipes}; allowed: so many")
+            needed = pipeline * v // pipes
+            raise ValueError(f"stages names {len(stages)}, but {pipeline} ranks with chunks: {v} have {needed}; allowed: so many")
         if sum(stages) != layers:
             raise ValueError(f"stages have {sum(stages)} layers in all, the model {layers}; allowed: as many")
         return
     if layers % pipeline:
-        raise ValueError(f"{layers} layers do not divide into {pipeline} pipeline stages{_divisors(layers, 'pipeline')}, or strategy.stages")
+        allowed = f"{_divisors(layers, 'pipeline')}, or strategy.stages"
+        raise ValueError(f"{layers} layers do not divide into {pipeline} pipeline stages{allowed}")
     if layers * pipes % (pipeline * v):
         per_rank = layers * pipes // pipeline
         raise ValueError(f"{per_rank} layers per rank do not divide into {v} chunks{_divisors(per_rank, 'chunks')}, or strategy.stages")

@@ -134,9 +134,9 @@ def read(text: str, source: str) -> CsvSchedule:
         allowed = "a row of actions for each rank, empty rows only at the end"
         raise InputError(f"{source}:{empty}: rank {empty - 1} has no actions; allowed: {allowed}")
     if communicates(rows):
-        for row, column in enumerate(idle, 1):
-            if column is not None:
-                raise InputError(f"{source}:{row}, column {column}: empty cell; allowed: idle steps only in a file without communication")
+        for row, gap in enumerate(idle, 1):
+            if gap is not None:
+                raise InputError(f"{source}:{row}, column {gap}: empty cell; allowed: idle steps only in a file without communication")
     return CsvSchedule(source, tuple(rows), tuple(columns))
 
 
@@ -187,10 +187,10 @@ def _parse_pair(cell: str) -> Overlap:
     match = _PAIR.fullmatch(cell)
     if match is None:
         raise ValueError(f"{shown(cell)} is no pair; allowed: a forward and a full backward, for example (0F4;7B3)OVERLAP_F_B")
-    pair = tuple(parse(part.strip()) for part in match.groups())
-    if [one.kind for one in pair] != ["F", "B"]:
+    first, second = (parse(part.strip()) for part in match.groups())
+    if not (isinstance(first, Action) and isinstance(second, Action) and first.kind + second.kind == "FB"):
         raise ValueError(f"{shown(cell)} is no pair of a forward and a full backward; allowed: F first, then B, as in (0F4;7B3)OVERLAP_F_B")
-    return Overlap(*pair)
+    return Overlap(first, second)
 
 
 def write(rows: Rows) -> str:
@@ -250,7 +250,7 @@ def copies(placement: tuple[int, ...], rows: Rows) -> int:
     first: dict[int, set[int]] = {0: set(), len(placement) // 2: set()}
     for row in rows:
         for action in single(row):
-            if action.kind == "F" and action.stage in first:
+            if isinstance(action, Action) and action.kind == "F" and action.stage in first:
                 first[action.stage].add(action.micro_batch)
     one, other = first.values()
     half = len(one)
@@ -340,9 +340,11 @@ def _with_state(row: Sequence[Step]) -> tuple[Step, ...]:
 
 def _last_send(row: Sequence[Step], at: int) -> int:
     """The last position at which there is sent before the next compute, the action's own where nothing is."""
-    last, at = at, at + 1
-    while at < len(row) and isinstance(row[at], Communication):
-        if row[at].kind.startswith("SEND"):
-            last = at
-        at += 1
+    last = at
+    for later in range(at + 1, len(row)):
+        step = row[later]
+        if not isinstance(step, Communication):
+            break
+        if step.kind.startswith("SEND"):
+            last = later
     return last

@@ -14,7 +14,7 @@ rank 1, position 0: 1B0: comes before 1F0; allowed: after it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from clustersim.errors import InputError
@@ -91,7 +91,7 @@ class _Found:
 
     def _numbers(self) -> None:
         """From the rows alone: the rank of a stage is the first that computes it."""
-        self.home: dict[int, int] = {}
+        self.home = {}
         for rank, row in enumerate(self.rows):
             for action in single(row):
                 if not isinstance(action, Communication):
@@ -213,9 +213,10 @@ def _compute_faults(found: _Found) -> Iterator[Fault]:
             rest = f", nor for {_ranges(no_forward[1:])}" if no_forward[1:] else ""
             yield Fault(found.home[stage], None, str(first), f"is missing{rest}; needed: each micro-batch once")
         if no_backward:
-            i = no_backward[0]
+            first_of = no_backward[0]
             rest = f", nor has {_ranges(no_backward[1:])}" if no_backward[1:] else ""
-            yield _fault(found, ("F", stage, i), f"has no backward{rest}; needed: {stage}B{i}, or {stage}I{i} and {stage}W{i}")
+            needed = f"{stage}B{first_of}, or {stage}I{first_of} and {stage}W{first_of}"
+            yield _fault(found, ("F", stage, first_of), f"has no backward{rest}; needed: {needed}")
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -254,14 +255,14 @@ def _communication_faults(found: _Found) -> Iterator[Fault]:
             # What a stage sends forward is what the next has as its source, and the other way round.
             peer = found.source("B" if letter == "F" else "F", stage)
             made = ("F", stage, micro_batch) if letter == "F" else found.ends(stage, micro_batch)
-            yield from _message(found, key, peer, ("RECV_" + letter, peer, micro_batch), "receives it")
+            yield from _message(found, key, peer, "RECV_" + letter, "receives it")
             if made is None or made not in at:
                 yield _fault(found, key, f"sends what nothing makes; needed: {_text(made or ('B', stage, micro_batch))} before it")
             else:
                 yield from _order(found, made, key)
         elif kind.startswith("RECV"):
             peer = found.source(letter, stage)
-            yield from _message(found, key, peer, ("SEND_" + letter, peer, micro_batch), "sends it")
+            yield from _message(found, key, peer, "SEND_" + letter, "sends it")
             user = ("F", stage, micro_batch) if letter == "F" else found.ends(stage, micro_batch)
             if user is None or user not in at:
                 yield _fault(found, key, f"receives what nothing uses; needed: {_text(user or ('B', stage, micro_batch))} after it")
@@ -276,19 +277,19 @@ def _communication_faults(found: _Found) -> Iterator[Fault]:
                 yield _fault(found, key, f"its input does not arrive; needed: {_text(received)} before it")
 
 
-def _message(found: _Found, key: Key, peer: int | None, other: Key, does: str) -> Iterator[Fault]:
+def _message(found: _Found, key: Key, peer: int | None, half: str, does: str) -> Iterator[Fault]:
     """That a send or receive has its other half, where stages on two ranks have something to exchange."""
-    stage = key[1]
+    _, stage, micro_batch = key
     if peer is None or peer not in found.home:
         yield _fault(found, key, f"stage {stage} has no neighbour on that side; allowed: messages between neighbouring stages")
     elif found.home[peer] == found.home[stage]:
         both = f"stages {min(stage, peer)} and {max(stage, peer)} are both on rank {found.home[stage]}"
         yield _fault(found, key, f"{both}; allowed: messages between ranks")
-    elif other not in found.at:
-        yield _fault(found, key, f"nobody {does}; needed: {_text(other)} on rank {found.home[peer]}")
+    elif (half, peer, micro_batch) not in found.at:
+        yield _fault(found, key, f"nobody {does}; needed: {_text((half, peer, micro_batch))} on rank {found.home[peer]}")
 
 
-def _state_faults(rank: int, row: tuple[Step, ...]) -> Iterator[Fault]:
+def _state_faults(rank: int, row: Sequence[Step]) -> Iterator[Fault]:
     """Parameters are there when they are used, gathered and dropped in turn, gradients reduced at the end; of stages that say so."""
     sharded = {step.stage for step in row if step[0] in ("UNSHARD", "RESHARD")}
     last = {action.stage: position for position, step in enumerate(row) for action in single([step]) if action.kind in ("B", "W")}
@@ -330,9 +331,10 @@ def _cycle(found: _Found) -> list[Fault]:
                 break
             head[rank] += 1
             awake.extend(sleeping.pop((rank, head[rank]), ()))
-    rank = next((rank for rank, row in enumerate(rows) if head[rank] < len(row)), None)
-    if rank is None:
+    stuck = next((rank for rank, row in enumerate(rows) if head[rank] < len(row)), None)
+    if stuck is None:
         return []
+    rank = stuck
     order: dict[int, None] = {}
     while rank not in order:
         order[rank] = None

@@ -70,7 +70,11 @@ def bracket(limit_s: float, known: Mapping[int, float], precision: float = PRECI
     low = max((bandwidth for bandwidth, time_s in known.items() if time_s > limit_s and (high is None or bandwidth < high)), default=None)
     step = 2
     while high is None or low is None:
-        asked = min(low * step, HIGHEST_BYTES_S) if high is None else max(high // step, LOWEST_BYTES_S)
+        if high is None:
+            assert low is not None  # of the known times one is above or below the limit
+            asked = min(low * step, HIGHEST_BYTES_S)
+        else:
+            asked = max(high // step, LOWEST_BYTES_S)
         if asked in (low, high):
             return None
         fast_enough = (yield asked) <= limit_s
@@ -95,8 +99,9 @@ def find_knees(
         group = tuple(rest.values())
         others[group] = rest
         known.setdefault(group, {})
-        if "step_time_s" in row:
-            known[group][point[field.path].number] = row["step_time_s"]
+        bandwidth = point[field.path].number
+        if "step_time_s" in row and isinstance(bandwidth, int):
+            known[group][bandwidth] = row["step_time_s"]
     groups = list(others)
     infinite = evaluate([{**others[group], field.path: INFINITE} for group in groups])
     knees = {group: Knee(strategy_of(others[group]), field.path, tolerance, others[group]) for group in groups}
@@ -125,7 +130,7 @@ def _answered(searches: dict[Any, Search], point_at: Callable[[Any, int], Point]
 
     def advance(group: Any, answer: float | None) -> None:
         try:
-            asked[group] = searches[group].send(answer)
+            asked[group] = next(searches[group]) if answer is None else searches[group].send(answer)
         except StopIteration as end:
             found[group] = end.value
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -143,10 +144,8 @@ def _files(data: Mapping[str, Any], near: Path) -> dict[str, str | None]:
     cluster, model = data.get("cluster"), data.get("model")
     cluster = cluster.get(BASE) if isinstance(cluster, Mapping) else cluster
     if isinstance(cluster, str):
-        try:
+        with suppress(InputError):  # the point will say so
             found["cluster"] = _digest(presets.find(cluster, "topologies", near, "cluster", "cluster"))
-        except InputError:
-            pass  # the point will say so
     if isinstance(model, str) and ("/" in model or model.endswith(".json")):
         found["model"] = _digest(near / model) or _digest(Path(model))
     if isinstance(name, str) and name.endswith(FILE_SUFFIX):

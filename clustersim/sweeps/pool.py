@@ -7,13 +7,14 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from clustersim.sweeps.points import Assignments, Base, failed, solve
 
 # A fork has all modules loaded and the base in its memory. Where that is not safe to do, a new interpreter reads them.
-_CONTEXT = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+_CONTEXT = multiprocessing.get_context("fork") if sys.platform == "linux" else multiprocessing.get_context("spawn")
 
 
 class Processes:
@@ -38,7 +39,7 @@ class Processes:
     def solve(self, points: Sequence[Assignments]) -> Iterator[tuple[int, dict[str, Any]]]:
         """The number of each point and its row, in the order in which they are finished."""
         waiting = deque(enumerate(points))
-        busy: dict[Connection, tuple[int, int]] = {}  # place of the worker, number of the point
+        busy: dict[Any, tuple[int, int]] = {}  # by pipe the place of the worker and the number of the point
 
         def hand_out(place: int) -> None:
             if waiting:
@@ -50,10 +51,10 @@ class Processes:
         for place in range(len(self._workers)):
             hand_out(place)
         while busy:
-            for pipe in wait(list(busy)):
-                place, number = busy.pop(pipe)
+            for ready in wait(list(busy)):
+                place, number = busy.pop(ready)
                 try:
-                    row = pipe.recv()
+                    row = self._workers[place].pipe.recv()
                 except (EOFError, OSError):
                     row = failed(self._workers[place].last_words())
                     self._workers[place] = _Worker(self._base)
@@ -69,10 +70,8 @@ class _Worker:
         theirs.close()
 
     def give(self, assignments: dict[str, str]) -> None:
-        try:
+        with suppress(OSError):  # it is dead: reading from the pipe will say so
             self.pipe.send(assignments)
-        except OSError:
-            pass  # it is dead: reading from the pipe will say so
 
     def last_words(self) -> str:
         self.process.join()

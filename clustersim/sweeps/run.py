@@ -101,7 +101,7 @@ def _evaluator(base: Base, store: Store, pool: Workers, progress: Progress) -> E
         nonlocal done, total
         wanted = [texts(point) for point in points]
         keys = [key(base, assignments) for assignments in wanted]
-        missing = {name: assignments for name, assignments in zip(keys, wanted, strict=True) if store.get(name) is None}
+        missing = {name: assignments for name, assignments in zip(keys, wanted, strict=True) if name not in store}
         names = list(missing)
         total += len(names)
         progress(done, total)
@@ -109,7 +109,7 @@ def _evaluator(base: Base, store: Store, pool: Workers, progress: Progress) -> E
             store.add(names[number], row, missing[names[number]])
             done += 1
             progress(done, total)
-        return [store.get(name) for name in keys]
+        return [store[name] for name in keys]
 
     return evaluate
 

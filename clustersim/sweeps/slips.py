@@ -40,7 +40,7 @@ def _outermost(field: Field) -> list[Value]:
     """Every text, and the ends of whole and of other numbers: of these a key allows a range."""
     whole = [value for value in field.values if isinstance(value.number, int)]
     other = [value for value in field.values if isinstance(value.number, float)]
-    ends = [end(values, key=lambda value: value.number) for values in (whole, other) if values for end in (min, max)]
+    ends = [end(values, key=lambda value: value.number or 0) for values in (whole, other) if values for end in (min, max)]
     return [*(value for value in field.values if value.number is None), *ends]
 
 

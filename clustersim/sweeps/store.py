@@ -26,8 +26,8 @@ class Store:
 
     >>> with Store(None) as store:
     ...     store.add("a", {"status": "ok", "step_time_s": 1.5}, {"batch.global": "8"})
-    ...     store.get("a"), store.get("b")
-    ({'status': 'ok', 'step_time_s': 1.5}, None)
+    ...     store["a"], "b" in store
+    ({'status': 'ok', 'step_time_s': 1.5}, False)
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -47,8 +47,11 @@ class Store:
             with suppress(OSError):  # what could not be written has been said
                 self._file.close()
 
-    def get(self, key: str) -> dict[str, Any] | None:
-        return self._rows.get(key)
+    def __contains__(self, key: str) -> bool:
+        return key in self._rows
+
+    def __getitem__(self, key: str) -> dict[str, Any]:
+        return self._rows[key]
 
     def add(self, key: str, row: dict[str, Any], assignments: Mapping[str, str]) -> None:
         """Keep a row; it is on the disk when this returns."""

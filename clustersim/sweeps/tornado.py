@@ -38,7 +38,7 @@ class Bar:
     @property
     def base_text(self) -> str:
         text = {"bandwidth": bandwidth_text, "latency": time_text}.get(self.path.rpartition(".")[2])
-        return text(self.base.number) if text else self.base.text
+        return self.base.text if text is None or self.base.number is None else text(self.base.number)
 
     def document(self) -> dict[str, Any]:
         return {
@@ -57,26 +57,32 @@ def parameters(experiment: Experiment) -> dict[str, tuple[Value | None, Value, V
     for kind in LINK_KINDS:
         for key, unit, amounts in _rates(experiment.cluster, kind):
             if len(amounts) == 1 and (amount := amounts.pop()) > 0:
-                found[f"{kind}.{key}"] = tuple(Value(f"{amount * times:.12g} {unit}", amount * times) for times in (0.5, 1, 2))
+                half, own, double = (Value(f"{amount * times:.12g} {unit}", amount * times) for times in (0.5, 1, 2))
+                found[f"{kind}.{key}"] = half, own, double
     grid = experiment.grid
     degrees = {f"parallel.{name}": getattr(grid, name) for name in ("data", "pipeline", "tensor", "context")}
     whole = {path: degree for path, degree in degrees.items() if degree > 1}
     whole |= {"batch.micro": experiment.micro_batch, "batch.global": experiment.global_batch}
     for path, number in whole.items():
-        half = None if number % 2 else Value(str(number // 2), number // 2)
-        found[path] = (half, Value(str(number), number), Value(str(number * 2), number * 2))
+        lower = None if number % 2 else Value(str(number // 2), number // 2)
+        found[path] = (lower, Value(str(number), number), Value(str(number * 2), number * 2))
     return found
 
 
 def tornado(experiment: Experiment, evaluate: Evaluate) -> list[Bar]:
     """A bar for each parameter, the one that matters most first. InputError when the experiment itself gives no time."""
     values = parameters(experiment)
-    sides = [(path, side) for path, triple in values.items() for side in (0, 2) if triple[side] is not None]
-    base, *rows = evaluate([{}, *(_point(path, values[path][side]) for path, side in sides)])
+    points = {
+        (path, side): _point(path, value)
+        for path, triple in values.items()
+        for side, value in enumerate(triple)
+        if side != 1 and value is not None
+    }
+    base, *rows = evaluate([{}, *points.values()])
     own = _gpu_s_per_token(base)
     if own is None:
         raise InputError(f"{experiment.document.source}: {base['reason']}")
-    row_of = dict(zip(sides, rows, strict=True))
+    row_of = dict(zip(points, rows, strict=True))
     bars = []
     for path, (_, value, _) in values.items():
         pair = [row_of.get((path, side), {}) for side in (0, 2)]

@@ -27,7 +27,7 @@ def expanded(trace: Trace, ranks: pd.DataFrame, wanted: Sequence[int]) -> Trace:
     stands = ranks.sort_values("rank").reset_index(drop=True)
     # Copies that one stands for are in the same order on every pipeline rank: the k-th there is of the k-th here.
     turn = stands.groupby("simulated_as").cumcount().to_numpy()
-    rank_of = {pair: rank for pair, rank in zip(zip(stands["simulated_as"].tolist(), turn.tolist()), stands["rank"].tolist(), strict=True)}
+    rank_of = dict(zip(zip(stands["simulated_as"].tolist(), turn.tolist(), strict=True), stands["rank"].tolist(), strict=True))
     told_by = dict(zip(stands["rank"].tolist(), zip(stands["simulated_as"].tolist(), turn.tolist(), strict=True), strict=True))
     step = int(trace.ops["op"].max()) + 1 if len(trace.ops) else 1
     ops, memory = [], []

@@ -174,7 +174,7 @@ def read_run(folder: Path) -> RunData:
     """Read a run folder with all that it has beside the trace; InputError naming what is missing or damaged."""
     trace = read_trace(folder)
     paths = {name: folder / f"{name}.parquet" for name in OPTIONAL}
-    tables = {name: _table(path, OPTIONAL[name]) if path.is_file() else None for name, path in paths.items()}
+    tables: dict[str, Any] = {name: _table(path, OPTIONAL[name]) if path.is_file() else None for name, path in paths.items()}
     return RunData(trace, **tables, **{name: _document(folder / f"{name}.json") for name in ("summary", "manifest")})
 
 

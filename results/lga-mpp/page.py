@@ -153,7 +153,7 @@ def sizes_table(table: pd.DataFrame) -> str:
             for row in (baseline, improved)
             for cell in (
                 f"{row['data']} x {row['pipeline']} x {row['tensor']}", f"{row['micro_batches']}", f"{row['days']:#.3g}".rstrip("."),
-            )  # fmt: skip
+            )
         ]
         lines.append([f"{x}", f"{12 * x**5 / 1e9:,.1f}", *cells, ratio(baseline["days"], improved["days"])])
     header = ["x", "parameters (1e9)", "baseline: data x pipeline x tensor", "m", "days", "improved", "m", "days", "ratio"]

@@ -147,8 +147,8 @@ def _speedup(summaries: Sequence[Summary]) -> float:
 
 
 def table(jobs: int | None = None) -> pd.DataFrame:
-    """A row a figure: ``panel, case, unit, published_low, published_high, simulated, error``, crossed as ``_CROSSED`` says, and the last two
-    as ``printed_`` adapters: the order of ``dgx-2h``.
+    """A row a figure: ``panel, case, unit, published_low, published_high, simulated, error``, crossed as ``_CROSSED`` says, and the last
+    two as ``printed_`` adapters: the order of ``dgx-2h``.
     """
     known = figures()
     plain = [figure.case for figure in known]

@@ -1,6 +1,7 @@
 """``clustersim analyze`` on run folders and profiler files; wrong input in one line."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -78,7 +79,7 @@ def test_files(cli, runs):
     assert "files:" in result.out
     slack, path = pd.read_parquet("out/slack.parquet"), pd.read_parquet("out/critical_path.parquet")
     assert (slack["slack_ps"] >= 0).all() and len(slack) == len(pd.read_parquet("a/ops.parquet"))
-    document = json.load(open("out/analysis.json"))
+    document = json.loads(Path("out/analysis.json").read_text())
     assert document["critical_path"]["pieces"] == len(path)
     assert document["links_over_time"] == pd.read_parquet("out/links_over_time.parquet").to_dict("records")
 

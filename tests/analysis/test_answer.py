@@ -1,16 +1,18 @@
 """The answer in words and as a document; comparisons."""
 
+import itertools
 import json
 
 import pandas as pd
 import pytest
 
 from clustersim.analysis.answer import analyze
-from clustersim.analysis.answer_links import kinds_used, link_use, read_loads, utilization_during
+from clustersim.analysis.answer_links import kinds_used, link_use, read_loads, use_over_time, utilization_during
 from clustersim.analysis.answer_text import document, limits
 from clustersim.analysis.answer_window import given_facts, run_window
 from clustersim.analysis.diff import changes, difference, difference_document
 from clustersim.analysis.facts import TraceFacts
+from clustersim.analysis.idle import CAUSES
 from clustersim.analysis.intervals import union
 from clustersim.errors import InputError
 from tests.analysis.test_streams import trace
@@ -35,7 +37,119 @@ def test_exposed_reduction_on_a_busy_network():
     [row] = document(found)["ranks"]
     assert (row["compute_s"], row["communication_s"], row["exposed_communication_s"], row["idle_s"]) == (4, 6, 4, 0)
     assert row["overlap"] == pytest.approx(1 / 3) and row["compute_under_communication"] == 0.5
+    assert document(found)["communication"] == [
+        {"kind": "data", "communication_s": 6, "exposed_communication_s": 4, "overlap": 1 / 3, "compute_under_communication": 0.5}
+    ]
     assert document(found)["links"]["network"]["mean_utilization"] == pytest.approx(0.97 * 6 / 8)
+
+
+def test_the_whole_document_of_a_window_by_hand():
+    """Rank 0 is ready to reduce at 2, rank 1 at 6; both compute again at 9. Of the 11 s those from 1 to 10."""
+    step = trace(
+        (0, "compute", "forward", 0, 2 * S, 0, ""), (1, "compute", "forward", 0, 6 * S, 0, ""),
+        (0, "data", "reduce", 6 * S, 9 * S, 4 * S, "0-1"), (1, "data", "reduce", 6 * S, 9 * S, 0, "0-1"),
+        (0, "compute", "optimizer", 9 * S, 10 * S, 0, ""), (1, "compute", "optimizer", 9 * S, 11 * S, 0, ""),
+        dependencies=[(2, 0), (3, 1), (4, 2), (5, 3)],
+    )  # fmt: skip
+    window = S, 10 * S
+    found = document(analyze(step, window, facts=given_facts(window)))
+    assert (found["window_s"], found["window_begin_s"], found["compute_s"], found["wait_s"], found["overlap"]) == (9, 1, 4, 2, 0)
+    assert {name: found["window"][name] for name in ("begin_s", "end_s", "steps")} == {"begin_s": 1, "end_s": 10, "steps": 1}
+    assert (found["bubble_of_total"], found["bubble_of_ideal"]) == (5 / 9, 5 / 4)
+    assert found["exposed_communication_s"] == {"data": 3} and {name: time for name, time in found["idle_s"].items() if time} == {"peer": 2}
+    rank = {
+        "rank": 0, "stands_for": 1, "compute_s": 2, "communication_s": 3, "hidden_communication_s": 0, "exposed_communication_s": 3,
+        "contended_communication_s": 0, "idle_s": 4, "wait_s": 4, "overlap": 0, "compute_under_communication": 0,
+        "compute_utilization": 2 / 9, "bubble_of_total": 7 / 9, "bubble_of_ideal": 7 / 2, "peak_memory_bytes": None,
+        "peak_memory_at_s": None, "exposed_by_kind_s": {"data": 3}, "idle_by_cause_s": dict.fromkeys(CAUSES, 0) | {"peer": 4},
+    }  # fmt: skip
+    other = rank | {
+        "rank": 1, "compute_s": 6, "idle_s": 0, "wait_s": 0, "compute_utilization": 6 / 9, "bubble_of_total": 3 / 9,
+        "bubble_of_ideal": 3 / 6,
+        "idle_by_cause_s": dict.fromkeys(CAUSES, 0),
+    }  # fmt: skip
+    assert found["ranks"] == [rank, other]
+    streams = [(0, "compute", 2, 2), (0, "data", 1, 3), (1, "compute", 2, 6), (1, "data", 1, 3)]
+    assert found["streams"] == [
+        {"rank": rank, "stream": stream, "ops": ops, "busy_s": busy, "utilization": busy / 9} for rank, stream, ops, busy in streams
+    ]
+    assert found["communication"] == [
+        {"kind": "data", "communication_s": 3, "exposed_communication_s": 3, "overlap": 0, "compute_under_communication": 0}
+    ]
+    path = found["critical_path"]
+    assert list(path["by_kind_s"].items()) == [("forward", 5), ("reduce", 3), ("optimizer", 1)]
+    assert path["share_by_kind"] == {"forward": 5 / 9, "reduce": 3 / 9, "optimizer": 1 / 9}
+    assert (path["length_s"], path["pieces"]) == (9, 3)
+    assert path["longest"] == [
+        {"op": 1, "rank": 1, "kind": "forward", "start_s": 1, "time_s": 5},
+        {"op": 3, "rank": 1, "kind": "reduce", "start_s": 6, "time_s": 3},
+        {"op": 5, "rank": 1, "kind": "optimizer", "start_s": 9, "time_s": 1},
+    ]  # fmt: skip
+    assert found["slack"] == {"ops": 6, "without_slack": 4, "mean_s": 5 / 6, "greatest_s": 4}  # 4 of the first forward, 1 of an optimizer
+    assert found["waits"] == [
+        {"family": "data", "kind": "reduce", "ops": 2, "wait_s": 4, "longest_wait_s": 4, "transfer_s": 6, "contention_s": 0}
+    ]
+    assert found["stragglers"] == [
+        {"rank": 1, "stands_for": 1, "compute_over_median": 3, "idle_of_others_s": 4, "waited_for_s": 4, "collectives": 1}
+    ]
+
+
+def test_waits_that_are_known_are_told():
+    """Messages of a simulated trace wait openly, kernels that send or receive do so unseen."""
+    step = trace((0, "send:1", "send", 5 * S, 7 * S, 0, "0-1"), (1, "recv:0", "recv", 5 * S, 7 * S, 5 * S, "0-1"))
+    assert {row["kind"]: row["wait_s"] for row in document(analyze(step))["waits"]} == {"send": 0, "recv": 5}
+    kernels = [(0, "7", "kernel", 0, 2 * S, 0, ""), (0, "9", "all_reduce", 2 * S, 6 * S, S, "g"), (0, "8", "send", 6 * S, 8 * S, 0, "0-1")]
+    assert {row["kind"]: row["wait_s"] for row in document(analyze(trace(*kernels)))["waits"]} == {"all_reduce": 1, "send": None}
+
+
+def test_a_mean_need_not_be_whole_picoseconds():
+    step = trace((0, "data", "reduce", 0, 3, 0, "b"), (1, "compute", "forward", 0, 4, 0, ""))
+    [row] = document(analyze(step))["communication"]
+    assert row["communication_s"] == row["exposed_communication_s"] == 1.5e-12
+
+
+def test_kinds_of_communication_come_in_their_order():
+    step = trace((0, "data", "reduce", 0, 3, 0, "b"), (0, "tensor", "tensor", 3, 7, 0, "a"), (0, "compute", "forward", 7, 9, 0, ""))
+    assert list(document(analyze(step))["exposed_communication_s"]) == ["tensor", "data"]
+
+
+def test_the_rank_that_costs_most_comes_first():
+    """Rank 0 waits 4 for rank 1, rank 3 waits 6 for rank 2."""
+    step = trace(
+        *((rank, "compute", "forward", 0, end * S, 0, "") for rank, end in enumerate((2, 6, 8, 2))),
+        *((rank, "data", "reduce", 6 * S, 9 * S, wait * S, "0-1") for rank, wait in ((0, 4), (1, 0))),
+        *((rank, "data", "reduce", 8 * S, 9 * S, wait * S, "2-3") for rank, wait in ((2, 0), (3, 6))),
+        *((rank, "compute", "optimizer", 9 * S, 10 * S, 0, "") for rank in range(4)),
+        dependencies=[(4, 0), (5, 1), (6, 2), (7, 3), (8, 4), (9, 5), (10, 6), (11, 7)],
+    )
+    rows = document(analyze(step))["stragglers"]
+    assert [(row["rank"], row["idle_of_others_s"], row["waited_for_s"]) for row in rows] == [(2, 6, 6), (1, 4, 4)]
+
+
+def test_the_use_of_links_is_that_of_exposed_communication():
+    step = reduction(6)
+    links = pd.DataFrame({"link": "x", "start_ps": [2 * S, 4 * S], "end_ps": [4 * S, 8 * S], "rate_bytes_s": [20.0, 97.0]})
+    assert " on network links at 97 % utilization" in limits(analyze(type(step)(step.ops, step.dependencies, links, step.memory), None,
+                                                                     TOTALS))
+
+
+def test_links_of_hidden_communication_limit_nothing():
+    found = analyze(reduction(2), None, TOTALS)
+    assert found.limiting_links == {} and limits(found) == "compute: 100 % of the step is compute"
+    assert document(found)["links"]["network"]["mean_utilization"] == pytest.approx(0.97 * 2 / 4)
+
+
+@pytest.mark.parametrize(("name", "window"), [("x", (5, 5)), ("y", (0, 8 * S))])
+def test_no_use_over_time_in_no_time_or_of_links_that_carry_nothing(name, window):
+    found = use_over_time(reduction(6).links, TOTALS.assign(link=name), window)
+    assert not len(found) and list(found) == ["kind", "begin_s", "end_s", "mean_utilization", "busiest_utilization"]
+
+
+def test_a_step_that_took_no_time_before():
+    none, some = (analyze(trace((0, "compute", "forward", 0, end * S, 0, ""))) for end in (0, 8))
+    assert difference(none, some) == "from 0 s to 8 s; most of all compute went from 0 s to 8 s"
+    assert difference(some, none) == "from 8 s to 0 s; most of all compute went from 8 s to 0 s, 100 % of A"
+    assert difference(none, none) == "B takes as long as A, 0 s; no part of it changed"
 
 
 def test_compute_limits_when_it_is_nearly_all():
@@ -159,6 +273,18 @@ def test_a_late_rank_that_stands_for_others():
     assert (row["stands_for"], row["idle_of_others_s"], row["waited_for_s"], row["collectives"]) == (2, 24, 24, 2)
 
 
+def test_a_rank_that_a_contended_link_holds_up_is_not_to_blame():
+    """Twenty ranks compute 9 of 14 s and wait 4 for one, 3 of them for its third reduction, which takes 5 s where 2 would do."""
+    step = trace(
+        *((1, "data", "reduce", start * S, end * S, 0, "1") for start, end in ((0, 2), (2, 7), (7, 12))),
+        (1, "tensor", "tensor", 12 * S, 13 * S, 0, "0-1"), (0, "tensor", "tensor", 12 * S, 13 * S, 4 * S, "0-1"),
+        (0, "compute", "optimizer", 0, 8 * S, 0, ""), (0, "compute", "forward", 13 * S, 14 * S, 0, ""),
+        (1, "compute", "forward", 13 * S, 14 * S, 0, ""), dependencies=[(3, 2), (4, 5), (6, 4), (7, 3)],
+    )  # fmt: skip
+    found = analyze(step, facts=TraceFacts(stands_for={0: 20, 1: 1}))
+    assert limits(found) == "20 % of the step is idle: waiting for ranks held up on contended links; 62 % is compute"
+
+
 def test_a_late_rank_beside_a_greater_loss():
     """Measured: 12 and 17 of 20 us idle; rank 0 waits 5 us in its collective for rank 1, most of what is exposed."""
     us = 10**6
@@ -204,7 +330,7 @@ def test_windows_are_not_said_to_be_fast_or_slow():
 
 
 def test_sums_are_those_of_the_mean_step():
-    """Four reductions of two ranks in two steps: half of all that."""
+    """Four reductions of two ranks in two steps: half of all that. In eight steps half a reduction each."""
     step = trace(*((rank, "data", "reduce", at * S, (at + 2) * S, (1 - rank) * S, "0-1") for at in (1, 5, 9, 13) for rank in (0, 1)))
     figures = document(analyze(step, facts=TraceFacts(steps=2)))
     [row] = figures["collectives"]
@@ -213,6 +339,8 @@ def test_sums_are_those_of_the_mean_step():
     assert (row["ops"], row["wait_s"], row["longest_wait_s"], row["transfer_s"]) == (4, 2, 1, 8)
     [row] = figures["stragglers"]
     assert (row["rank"], row["waited_for_s"], row["collectives"]) == (1, 2, 2)
+    [row] = document(analyze(step, facts=TraceFacts(steps=8)))["waits"]
+    assert (row["ops"], row["wait_s"], row["longest_wait_s"], row["transfer_s"]) == (1, 0.5, 1, 2)
 
 
 def test_a_window():
@@ -229,7 +357,7 @@ def test_steps_follow_one_another():
     run = unit_cost(4, 2, 4, "standard", extra="steps: 3")
     windows = [run_window(run.trace.ops, 3, step=step)[0] for step in range(3)]
     assert windows[0][0] == 0 and windows[-1][1] == run.trace.makespan_ps
-    assert all(one[1] == other[0] for one, other in zip(windows, windows[1:], strict=False))
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(windows))
     with pytest.raises(InputError, match="no step 3; allowed: 0 to 2"):
         run_window(run.trace.ops, 3, step=3)
 
@@ -237,6 +365,8 @@ def test_steps_follow_one_another():
 def test_links_without_a_known_capacity_are_left_out():
     links = pd.DataFrame({"link": ["x", "y"], "start_ps": [0, 0], "end_ps": [S, S], "rate_bytes_s": [50.0, 80.0]})
     assert link_use(links, TOTALS, (0, S))["link"].tolist() == ["x"]
+    use = link_use(links, TOTALS, (S // 2, 2 * S))
+    assert use[["busy_s", "mean_utilization", "peak_utilization"]].values.tolist() == [[0.5, 1 / 6, 0.5]]
     loads = read_loads(links, TOTALS)
     assert kinds_used(loads, union([0], [S])) == ["network"] and kinds_used(loads, union([S], [2 * S])) == []
     assert utilization_during(loads, union([0], [S]), ["network"]) == ("network", 0.5)

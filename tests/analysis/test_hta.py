@@ -135,3 +135,19 @@ def test_never_not_a_number(tmp_path):
         assert not [value for value in table.to_numpy().ravel() if value != value]
     assert exact_times(trace, "steps").iloc[0]["idle_pct"] is None
     assert hta_times(trace).iloc[0]["comp_comm_overlap_pctg"] is None
+
+
+def test_ranks_that_lack_what_others_have(tmp_path):
+    """Rank 0 hides half of its communication, rank 1 has none, and nothing of rank 2 is GPU work to HTA, which asks for a stream."""
+    files = []
+    for rank, rows in enumerate((
+        [("kernel", "gemm", 0, 10, {"stream": 7}), ("kernel", "ncclDevKernel_AllReduce_Sum", 5, 10, {"stream": 8})],
+        [("kernel", "gemm", 0, 10, {"stream": 7})],
+        [("kernel", "gemm", 0, 10, {})],
+    )):  # fmt: skip
+        files.append(tmp_path / f"rank{rank}.json")
+        files[-1].write_text(events(*rows, distributedInfo={"rank": rank}))
+    trace = load_kineto(files)
+    ours, theirs = exact_times(trace), hta_times(trace)
+    assert ours["rank"].tolist() == [0, 1, 2] and ours["overlap_pct_of_comm"].tolist() == [50, None, None]
+    assert theirs["rank"].tolist() == [0, 1] and theirs["comp_comm_overlap_pctg"].tolist() == [50, None]

@@ -83,6 +83,26 @@ def test_waiting_for_a_rank_that_a_contended_link_holds_up():
     assert idle.contended_ps.tolist() == [0, 3] and [column.tolist() for column in idle.waits] == [[3], [1], [7]]
 
 
+def test_only_what_holds_a_link_up_during_the_wait_counts():
+    """Rank 1 reduces in 2, 5 and 5: its link is contended from 4 to 7 and from 9 to 12; rank 0 waits from 8 to 12."""
+    step = trace(
+        *((1, "data", "reduce", start, end, 0, "1") for start, end in ((0, 2), (2, 7), (7, 12))),
+        (1, "tensor", "tensor", 12, 13, 0, "0-1"), (0, "tensor", "tensor", 12, 13, 4, "0-1"), (0, "compute", "forward", 0, 8, 0, ""),
+        (0, "compute", "forward", 13, 14, 0, ""), (1, "compute", "forward", 13, 14, 0, ""), dependencies=[(3, 2), (4, 5), (6, 4), (7, 3)],
+    )  # fmt: skip
+    assert causes(step)[0] == {"peer": 1, "contention": 3} and found(step).contended_ps.tolist() == [0, 6]
+
+
+def test_what_the_next_compute_needs_is_the_cause_whatever_else_ends_meanwhile():
+    """From 2 rank 0 has nothing to compute until a receive that comes at 11; from 6 to 9 it reduces, which the compute does not need."""
+    step = trace(
+        (0, "compute", "forward", 0, 2, 0, ""), (0, "data", "reduce", 6, 9, 4, "0-1"), (0, "recv:1", "recv", 11, 12, 9, "1,0"),
+        (0, "compute", "forward", 12, 13, 0, ""), (1, "compute", "forward", 0, 6, 0, ""), (1, "data", "reduce", 6, 9, 0, "0-1"),
+        (1, "compute", "forward", 6, 11, 0, ""), (1, "send:0", "send", 11, 12, 0, "1,0"), dependencies=[(1, 0), (3, 2), (5, 4), (7, 6)],
+    )  # fmt: skip
+    assert causes(step) == {0: {"data": 6}, 1: {"drain": 1}}
+
+
 def test_no_reason_in_the_trace():
     assert causes(trace((0, "a", "forward", 0, 2, 0, ""), (0, "a", "forward", 5, 6, 0, ""))) == {0: {"nothing": 3}}
     assert causes(trace((0, "a", "forward", 0, 2, 0, ""), (1, "data", "reduce", 0, 1, 0, ""))) == {0: {}, 1: {"nothing": 1}}

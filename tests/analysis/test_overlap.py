@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustersim.analysis.overlap import family_split, rank_split, sweeps
+from clustersim.analysis.ranks import rank_times
 from clustersim.analysis.streams import lines, read_ops, whole_window
 from tests.analysis.test_streams import trace
 from tests.helpers import unit_cost
@@ -28,6 +29,20 @@ def test_half_hidden_communication():
 def test_one_window_over_all_ranks():
     ranks, _ = split(trace((0, "compute", "forward", 0, 4, 0, ""), (5, "compute", "forward", 6, 10, 0, "")))
     assert ranks[["rank", "compute_ps", "idle_ps"]].values.tolist() == [[0, 4, 6], [5, 4, 6]]
+
+
+def test_ranks_that_do_not_fit_on_one_line():
+    """2^61 ps are 27 days: two ranks of such a window would be longer than 64 bits can count in all that is added up."""
+    month = 2**61
+    computes = (0, "compute", "forward", 0, month, 0, ""), (5, "compute", "forward", 0, 3, 0, "")
+    ops = read_ops(trace(*computes, (5, "data", "reduce", 1, month, 0, "")))
+    parts = [rank_split(cut).values.tolist() for cut in sweeps(ops, whole_window(ops))]
+    assert parts == [[[0, month, 0, 0, 0, 0]], [[5, 3, month - 1, 2, month - 3, 0]]]
+
+
+def test_ranks_come_in_order_whatever_that_of_the_rows():
+    step = trace((1, "compute", "forward", 0, 4, 0, ""), (0, "compute", "forward", 0, 3, 0, ""))
+    assert rank_times(step, (0, 4))[["rank", "compute_ps"]].values.tolist() == [[0, 3], [1, 4]]
 
 
 def test_exposed_time_of_several_kinds_is_given_to_one():

@@ -1,12 +1,17 @@
 """The critical path is as long as the step; the slack of every op is what a longest-path oracle says."""
 
+import itertools
+from dataclasses import replace
 from graphlib import TopologicalSorter
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clustersim.analysis.answer import analyze
+from clustersim.analysis.answer_text import document
 from clustersim.analysis.path import build_graph, critical_path, path_by_kind, slack
 from clustersim.analysis.streams import read_ops, whole_window
 from clustersim.analysis.waits import find_activities
@@ -40,6 +45,11 @@ def test_dependencies_and_streams():
     assert room.tolist() == [0, 2, 0]
 
 
+def test_pieces_that_take_as_long_are_told_in_their_order():
+    step = trace((0, "a", "forward", 0, 3, 0, ""), (0, "a", "backward", 3, 6, 0, ""), (0, "a", "optimizer", 6, 10, 0, ""))
+    assert [row["kind"] for row in document(analyze(step))["critical_path"]["longest"]] == ["optimizer", "forward", "backward"]
+
+
 def test_the_path_goes_through_the_last_member():
     step = trace(
         (0, "compute", "forward", 0, 2, 0, ""), (1, "compute", "forward", 0, 6, 0, ""),
@@ -59,8 +69,8 @@ def test_what_nothing_explains_is_a_wait():
 
 
 def test_a_lag_stays_as_it_is():
-    path, room = found(trace((0, "a", "forward", 0, 4, 0, ""), (0, "a", "forward", 6, 9, 0, "")))
-    assert rows(path) == [[0, "forward", 0, 4], [1, "wait", 4, 6], [1, "forward", 6, 9]]
+    path, room = found(trace((0, "a", "forward", 0, 3, 0, ""), (0, "a", "forward", 6, 9, 0, "")))
+    assert rows(path) == [[0, "forward", 0, 3], [1, "wait", 3, 6], [1, "forward", 6, 9]]
     assert room.tolist() == [0, 0]
 
 
@@ -80,6 +90,11 @@ def test_circles_and_broken_dependencies_are_refused():
         found(trace(*zero, dependencies=[(0, 1), (1, 0)]))
     with pytest.raises(InputError, match="op 7 is not in the table"):
         found(trace(*zero, dependencies=[(0, 7)]))
+    with pytest.raises(InputError, match="dependencies: column missing: on"):
+        found(replace(trace(*zero, dependencies=[(0, 1)]), dependencies=pd.DataFrame({"op": [0]})))
+    twice = trace(*zero, dependencies=[(1, 1)])
+    with pytest.raises(InputError, match="ops: two have the same number"):
+        found(replace(twice, ops=twice.ops.assign(op=[1, 1])))
     with pytest.raises(InputError, match="op 1 is ready before op 0, which it waits for, has ended"):
         found(trace((0, "a", "forward", 0, 4, 0, ""), (0, "b", "forward", 3, 5, 0, ""), dependencies=[(1, 0)]))
 
@@ -94,6 +109,15 @@ def test_measured_traces_go_to_the_rank_that_came_last():
     early = [(0, "7", "kernel", 0, 2, 0, ""), (0, "9", "all_reduce", 2, 8, 3, "g")]
     path, _ = found(trace(*early, (1, "7", "kernel", 0, 5, 0, ""), (1, "9", "all_reduce", 5, 8, 0, "g")))
     assert rows(path) == [[2, "kernel", 0, 5], [1, "all_reduce", 5, 8]]
+
+
+def test_a_kernel_begins_while_the_collective_before_it_still_waits():
+    """Rank 0 is in the all-reduce from 2 and begins a kernel at 4; rank 1 comes at 5. The all-reduce's wait is what rank 0 did before."""
+    path, _ = found(trace(
+        (0, "7", "kernel", 0, 2, 0, ""), (0, "9", "all_reduce", 2, 8, 3, "g"), (0, "7", "kernel", 4, 20, 0, ""),
+        (1, "7", "kernel", 0, 5, 0, ""), (1, "9", "all_reduce", 5, 8, 0, "g"),
+    ))  # fmt: skip
+    assert rows(path) == [[0, "kernel", 0, 2], [1, "all_reduce", 2, 4], [2, "kernel", 4, 20]]
 
 
 @pytest.mark.parametrize(("delay", "messages"), [("0 s", 0), ("250 ms", 4)])
@@ -116,7 +140,7 @@ class Oracle:
             self.before[self.node[op]].append((self.node[on], True))
         for stream in program.streams:
             row = list(stream.ops) if stream.in_order else sorted(stream.ops, key=lambda op: outcome.start_ps[op])
-            for one, other in zip(row, row[1:], strict=False):
+            for one, other in itertools.pairwise(row):
                 transfer = program.activity_transfer[program.activity[one]] if program.activity[one] >= 0 else None
                 holds = transfer is None or not program.transfers[transfer].delay_ps
                 self.before[self.node[other]].append((self.node[one], holds))

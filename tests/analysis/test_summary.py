@@ -151,3 +151,9 @@ cost: peak
         head = 64 / (factor * 2 * 64)
         ratio = (1 + 128 / (12 * 64) + head) / (1 + 128 / (6 * 64) + head)
         assert run.summary[f"{key}_causal"] / run.summary[key] == pytest.approx(ratio)
+
+
+def test_ranks_that_only_communicate_have_no_bubble_of_what_they_compute():
+    summary = unit_cost(1, 1, 1, "standard", data=2, forward=0, backward=0, cost=", reduce: 2 s").summary
+    assert (summary["step_time_s"], summary["bubble_of_total"], summary["exposed_communication_s"]) == (2, 1, 2)
+    assert summary["bubble_of_ideal"] is None and summary["per_rank"]["bubble_of_ideal"] == dict.fromkeys(("min", "median", "max"))

@@ -50,6 +50,14 @@ def test_other_groups_are_other_collectives():
     assert joined.of_op.tolist() == [0, 1, 0]
 
 
+def test_what_a_group_does_at_once_stays_apart_beside_messages():
+    rows = [(0, "data", "reduce"), (0, "context", "context"), (1, "context", "context"), (1, "data", "reduce")]
+    messages = [(0, "send:1", "send", 5, 7, 0, "0,1"), (1, "recv:0", "recv", 5, 7, 0, "0,1")]
+    _, joined = found(trace(*((*row, 5, 7, 0, "0-1") for row in rows), *messages))
+    of = joined.of_op.tolist()
+    assert len(joined) == 3 and of[0] == of[3] and of[1] == of[2] and of[4] == of[5]
+
+
 def test_contention_is_what_the_shortest_of_its_like_did_not_take():
     rows = [(0, "data", "reduce", start, end, 0, group) for start, end, group in ((0, 4, "a"), (4, 10, "a"), (10, 30, "b"))]
     ops, joined = found(trace(*rows))

@@ -201,7 +201,7 @@ def test_analyze_says_what_the_summary_says(cli, tmp_path, steps):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"rank": [0, 1], "simulated_as": [0, 5]}, "simulated_as 5: the ops have no such rank"),
+        ({"rank": [0, 1, 2], "simulated_as": [0, 7, 5]}, "simulated_as 5: the ops have no such rank"),
         ({"rank": [0, 0], "simulated_as": [0, 2]}, "rank 0 stands in two rows"),
         ({"rank": [0, 1], "simulated_as": [0, 0]}, "rank 2 of the ops is missing"),
         ({"rank": [0, 1], "simulated_as": [0.0, 2.5]}, "simulated_as holds what is no whole number"),
@@ -210,7 +210,7 @@ def test_analyze_says_what_the_summary_says(cli, tmp_path, steps):
 )
 def test_damaged_tables_of_ranks(table, message):
     with pytest.raises(InputError, match=f"ranks.parquet: .*{message}|ranks.parquet: {message}"):
-        multiplicities(pd.DataFrame(table), pd.Series([0, 2, 2]).to_numpy(), "ranks.parquet")
+        multiplicities(pd.DataFrame(table), pd.Series([0, 2, 2, 3]).to_numpy(), "ranks.parquet")
 
 
 def test_steps_that_the_ops_do_not_have():

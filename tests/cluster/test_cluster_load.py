@@ -63,7 +63,7 @@ def test_every_preset_names_itself_and_begins_with_its_sources(name):
 
 
 def test_the_design_names_are_all_there():
-    design = "dgx-1-v100 dgx-2h dgx-a100 dgx-a100-40gb dgx-h100 paper-a100 pcie-ethernet ideal".split()
+    design = ["dgx-1-v100", "dgx-2h", "dgx-a100", "dgx-a100-40gb", "dgx-h100", "paper-a100", "pcie-ethernet", "ideal"]
     assert set(design) <= set(NAMES)
 
 

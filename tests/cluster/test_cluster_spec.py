@@ -1,4 +1,3 @@
-import doctest
 import pickle
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustersim import presets
-from clustersim.cluster import describe, load, spec
+from clustersim.cluster import describe
 from clustersim.cluster.load import check_cluster, load_cluster
 from clustersim.cluster.spec import Cluster, Gpu, Link
 from clustersim.errors import InputError
@@ -28,12 +27,6 @@ def cluster_of(name, nodes, gpus=1, **options):
 
 def names_of(cluster, a, b):
     return [cluster.link(link).name for link, _ in cluster.route(a, b).links]
-
-
-@pytest.mark.parametrize("module", [spec, load, describe])
-def test_the_examples_in_the_docstrings_run(module):
-    result = doctest.testmod(module)
-    assert result.attempted and not result.failed
 
 
 def test_a_dgx_a100_pair_uses_two_nvlinks():

@@ -55,7 +55,8 @@ def sections():
     found = {}
     for part in re.split(r"^#+ ", README, flags=re.MULTILINE)[1:]:
         heading, _, body = part.partition("\n")
-        found[heading.strip("`")] = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in body.splitlines() if line.startswith("| ")]
+        rows = [line for line in body.splitlines() if line.startswith("| ")]
+        found[heading.strip("`")] = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
     return found
 
 
@@ -153,8 +154,9 @@ def test_a_table_has_the_keys_that_its_reader_allows(heading, tmp_path):
 
 
 def test_every_section_that_is_read_has_a_table():
-    sources = "".join(inspect.getsource(module) for module in (load, gpus, node, network, explicit, protocols, spec)) + inspect.getsource(load.networks.read_trunk)
-    read = {name for name in re.findall(r'(?:section|items)\((?:section, |network, )?"(\w+)"', sources)}
+    parts = (load, gpus, node, network, explicit, protocols, spec, load.networks.read_trunk)
+    sources = "".join(inspect.getsource(part) for part in parts)
+    read = set(re.findall(r'(?:section|items)\((?:section, |network, )?"(\w+)"', sources))
     tables = {part for heading in PROBES for part in heading.split(".")} | {"ports"}
     assert read >= {"gpu", "peak", "node", "nvlink", "pcie", "network", "trunk", "levels", "links", "collectives", "protocols"}
     assert read <= tables
@@ -162,7 +164,8 @@ def test_every_section_that_is_read_has_a_table():
 
 def test_every_named_key_and_value_is_there():
     named = (
-        *load._KEYS, *node.KEYS, *network.KEYS, *load.LINK_KEYS, *load.NETWORK_KEYS, *explicit._DEVICE_KEYS, *explicit._LINK_KEYS, *protocols._HOPS,
+        *load._KEYS, *node.KEYS, *network.KEYS, *load.LINK_KEYS, *load.NETWORK_KEYS, *explicit._DEVICE_KEYS, *explicit._LINK_KEYS,
+        *protocols._HOPS,
         *network.LAYOUTS, *routes.ROUTINGS, *links.LINK_KINDS, *explicit.ALL_KINDS, *spec.PRECISIONS, *algorithms.ALGORITHMS,
     )  # fmt: skip
     assert [name for name in named if f"`{name}`" not in README] == []
@@ -220,7 +223,8 @@ def test_a_key_without_default_is_called_required_and_no_other(tmp_path):
 @pytest.mark.parametrize(
     "limit",
     [
-        node._MAX_GPUS, node._MAX_NVLINKS, network._MOST, network._MOST_ROUTERS, network._MOST_WAYS, int(network._MAX_RATIO), fabrics.MAX_LINKS,
+        node._MAX_GPUS, node._MAX_NVLINKS, network._MOST, network._MOST_ROUTERS, network._MOST_WAYS, int(network._MAX_RATIO),
+        fabrics.MAX_LINKS,
         document._MAX_TEXT,
     ],
 )  # fmt: skip
@@ -230,7 +234,8 @@ def test_a_limit_of_the_readers_is_there(limit):
 
 def test_other_limits_are_there():
     for text in (
-        f"{document.MAX_FILE_BYTES // 1000} kB", f"{document._MAX_DEPTH} levels", *units._LARGEST.values(), f"1 to {protocols._MOST_WIRE:g}",
+        f"{document.MAX_FILE_BYTES // 1000} kB", f"{document._MAX_DEPTH} levels", *units._LARGEST.values(),
+        f"1 to {protocols._MOST_WIRE:g}",
         f"{load._LEAST_IN_SWITCH:g} to 1",
     ):  # fmt: skip
         assert text in README

@@ -5,6 +5,7 @@ A round is a list of messages that leave at once. A member's share of a chunk is
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from fractions import Fraction
 from typing import NamedTuple
@@ -175,7 +176,7 @@ def in_switch(op, layout):
     part_up = [Message(member, node, part[member]) for member, node in members.items()]
     if op == "broadcast":
         ring = next(column for column in across if root in column)
-        first = [[Message(a, b, everything)] for a, b in zip(ring, ring[1:], strict=False)]
+        first = [[Message(a, b, everything)] for a, b in itertools.pairwise(ring)]
         holders = ring if several else (root,)
         once = [[Message(member, members[member], everything) for member in holders], all_down]
         return Expansion([first, once] if several else [once], weights, dict.fromkeys(weights, root))

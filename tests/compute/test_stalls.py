@@ -75,9 +75,9 @@ def test_the_optimizer_waits_at_the_layers_of_its_stage_whatever_the_tensor_para
     """Two stages of one layer: with twice the tensor ranks what is left of the optimizer is half the bytes, and the same 1.53 ms."""
 
     def optimizer_ps(tensor):
-        return build_costs(parsed(
-            f"{GPT}parallel: {{pipeline: 2, tensor: {tensor}}}\nbatch: {{global: 1, micro: 1, sequence: 1024}}\n".replace("strategy: standard", "strategy: 1f1b")
-        )).optimizer_ps  # fmt: skip
+        gpt = GPT.replace("strategy: standard", "strategy: 1f1b")
+        job = f"{gpt}parallel: {{pipeline: 2, tensor: {tensor}}}\nbatch: {{global: 1, micro: 1, sequence: 1024}}\n"
+        return build_costs(parsed(job)).optimizer_ps
 
     # The first stage's norms, biases behind row-parallel products and positions are on every tensor rank: 6 h and 1024 h parameters.
     h = 1536

@@ -93,9 +93,9 @@ def test_an_experiment_takes_the_table(tmp_path):
 
 def test_a_table_and_a_trace_exclude_one_another(tmp_path):
     path = write(tmp_path, "rows,columns,inner,time_us\n128,2048,512,77\n")
-    with pytest.raises(InputError, match="cost.trace: excludes table; allowed: one of them"):
+    with pytest.raises(InputError, match=r"cost.trace: excludes table; allowed: one of them"):
         parsed(EXPERIMENT.format(cost=f"table: {path}, trace: {path}"))
-    with pytest.raises(InputError, match="cost.table: no such file: nowhere.csv"):
+    with pytest.raises(InputError, match=r"cost.table: no such file: nowhere.csv"):
         parsed(EXPERIMENT.format(cost="table: nowhere.csv"))
 
 

@@ -116,7 +116,7 @@ def test_a_default_is_what_is_taken_without_the_key(path, value):
 REQUIRED = {
     **dict.fromkeys(("model", "cluster", "strategy", "batch", "batch.global", "strategy.name"), BASE),
     **dict.fromkeys((f"model.{key}" for key in BASE["model"]), BASE),
-    **dict.fromkeys(("cost.forward", "cost.backward"), {**BASE, **IDEAL}),
+    **dict.fromkeys(("cost.forward", "cost.backward"), {**BASE, **IDEAL}),  # noqa: RUF024 - nothing changes it
     "model.top_k": put(BASE, "model", MIXTURE),
 }
 

@@ -19,7 +19,8 @@ def program(streams, durations, dependencies):
     empty = np.zeros(0, dtype=np.int64)
     rows = tuple(Stream(number, "compute", True, np.array(ops, dtype=np.int64)) for number, ops in enumerate(streams))
     return Program(
-        rank, rank, zero, zero, zero, zero, zero, np.array(durations, dtype=np.int64), zero, zero, zero - 1, zero - 1, op, on, empty, (), (),
+        rank, rank, zero, zero, zero, zero, zero, np.array(durations, dtype=np.int64), zero, zero, zero - 1, zero - 1, op, on, empty, (),
+        (),
         rows, Links((), (), (), ()), np.arange(len(streams)),
     )  # fmt: skip
 

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clustersim.engine import links as engine_links
+from clustersim.engine.circle import _agree, _eliminate, _Kinds, _rates
 from clustersim.engine.events import Clock, Signal
 from clustersim.engine.links import Network
-from clustersim.engine.sharing import BITS, UNIT, Crossing, shares
+from clustersim.engine.sharing import BITS, UNIT, Crossing, demand, shares
 from clustersim.program.program import Links, Load, Phase
 
 GB = 10**9
@@ -59,6 +61,36 @@ def test_when_one_ends_the_other_has_the_link():
     # 5 GB at 5 GB/s, then the remaining 10 GB at 10 GB/s.
     result, _ = ends([10 * GB], [(0, 5 * GB, [0]), (0, 15 * GB, [0])])
     assert result == [1 * S, 2 * S]
+
+
+def test_when_one_ends_as_another_begins_the_first_to_end_is_found_anew():
+    # 5 GB/s each. When the first ends at 1 s the third follows, at the same rate, and ends at 2 s, before the second,
+    # which has 10 of its 20 GB left then and the link to itself.
+    clock, found = Clock(), {}
+    links = Links(("0",), ("network",), (10 * GB,), (1,))
+    network = Network(clock, links, [Phase(0, (Load(0, Fraction(size * GB)),)) for size in (5, 20, 5)])
+
+    def send(number):
+        done = Signal()
+        done.callbacks.append(lambda _: found.update({number: clock.now}))
+        if number == 0:
+            done.callbacks.append(lambda _: send(2))
+        network.send(number, done)
+
+    send(0)
+    send(1)
+    clock.run()
+    assert found == {0: 1 * S, 2: 2 * S, 1: 3 * S}
+
+
+def test_shares_that_are_no_longer_known_are_found_again(monkeypatch):
+    monkeypatch.setattr(engine_links, "_MOST_KNOWN", 0)
+    result, network = ends([10 * GB], [(0, 5 * GB, [0]), (0, 15 * GB, [0])])
+    assert result == [1 * S, 2 * S] and len(network._known) == 1
+
+
+def test_a_link_that_carries_nothing_of_a_flow_is_none_of_its_links():
+    assert [crossing.link for crossing in demand([Load(0, Fraction(10)), Load(1, Fraction(0)), Load(2, Fraction(5))]).crossings] == [0, 2]
 
 
 def test_a_flow_that_comes_later():
@@ -132,6 +164,26 @@ def test_unequal_weights_in_a_circle():
     flows = [(0, 200 * GB, {a: ALL, (a + 1) % 3: HALF}) for a in range(3)]
     result, _ = ends([100 * GB] * 3, flows)
     assert result == [3 * S] * 3
+
+
+def test_linear_equations_have_one_solution_or_none():
+    def rows(*lines):
+        return [[Fraction(value) for value in line] for line in lines]
+
+    assert _eliminate(rows((0, 2, 6), (4, 1, 11))) == [2, 3]  # y = 3, 4x + y = 11
+    assert _eliminate(rows((1, 2, 3), (2, 4, 6))) is None
+    assert _eliminate(rows((0, 0, 1), (0, 1, 1))) is None
+
+
+def test_a_guess_of_limits_is_right_only_within_all_of_them():
+    # Two kinds of flow on one kind of link with room for 12; the second takes two of its connections, and alone has 3.
+    kinds = _Kinds([0, 1], [[(0, Fraction(1))], [(0, Fraction(1))]], [{0: Fraction(1), 1: Fraction(2)}], [Fraction(3)], [12], [20, 3])
+    assert _rates(kinds, [0, None]) == [6, 3] and _agree(kinds, [Fraction(6), Fraction(3)], [0, None])
+    assert _rates(kinds, [0, 0]) == [4, 4] and not _agree(kinds, [Fraction(4)] * 2, [0, 0])  # more than the second can
+    assert not _agree(kinds, [Fraction(7), Fraction(3)], [0, None])  # 13 on the link
+    assert not _agree(kinds, [Fraction(2), Fraction(3)], [0, None])  # the first is held at less than the second has
+    kinds = _Kinds([0, 1], [[(0, Fraction(1))], [(0, Fraction(1))]], [{0: Fraction(1), 1: Fraction(2)}], [Fraction(3)], [6], [20, 3])
+    assert _rates(kinds, [0, None]) is None  # the second leaves the first nothing
 
 
 def test_unequal_weights_in_a_circle_whoever_came_first():
@@ -239,7 +291,8 @@ def test_of_two_links_that_are_as_scarce_the_one_that_stays_full_holds_a_flow():
 
 
 equal_flow = st.tuples(
-    st.integers(0, 50).map(lambda n: n * S // 10), st.integers(1, 40).map(lambda n: n * GB // 4), st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True)
+    st.integers(0, 50).map(lambda n: n * S // 10), st.integers(1, 40).map(lambda n: n * GB // 4),
+    st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True)
 )  # fmt: skip
 
 

@@ -46,6 +46,12 @@ def test_of_links_that_fill_together_one_stays():
     assert all(ways.ways[way].crossings for way in ways.way)
 
 
+def test_of_unlike_links_that_fill_together_neither_makes_the_other_needless():
+    # Half of the bytes cross link 1, which has half the capacity.
+    phases = [Phase(0, (Load(0, Fraction(GB)), Load(1, Fraction(GB, 2))))]
+    assert ends((10 * GB, 5 * GB), phases, [[(0, 0)]]) == {(0, 0): 10**11}
+
+
 @given(
     capacities=st.lists(st.sampled_from([1, 2, 5, 10]), min_size=5, max_size=5),
     paths=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4, unique=True), min_size=1, max_size=5),

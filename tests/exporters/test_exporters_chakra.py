@@ -69,7 +69,7 @@ def node(text: bytes) -> dict:
             found[_TEXTS[field]] = value.decode()
         else:
             assert field == 10
-            name, kind, content = attribute(value)
+            name, _, content = attribute(value)
             assert name not in found["attributes"]
             found["attributes"][name] = content
     return found

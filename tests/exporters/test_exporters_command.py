@@ -1,6 +1,7 @@
 """``clustersim convert``: every format, whole or not at all, wrong input in one line."""
 
 import gzip
+import itertools
 import json
 import signal
 
@@ -184,7 +185,7 @@ def test_a_circle_names_its_ops(cli, run):
         result = cli("convert", "a", "--to", "chakra", "-o", "b")
         named = result.err.split("circle: op ")[1].strip().split(" for ")
         assert result.status == 2 and named[0] == named[3] and set(named) == {"3", "5", "7"}
-        assert {(int(one), int(other)) for one, other in zip(named, named[1:], strict=False)} == {(3, 7), (7, 5), (5, 3)}
+        assert {(int(one), int(other)) for one, other in itertools.pairwise(named)} == {(3, 7), (7, 5), (5, 3)}
 
 
 @pytest.mark.parametrize("name", ["ops.parquet", "ranks.parquet", "summary.json", "manifest.json"])

@@ -171,6 +171,7 @@ def test_exports_are_analysed_and_converted_on(cli, small):
         ('"ts":0.000', '"ts":"soon"', "invalid JSON in the events"),
         ('"ts":0.000', '"ts":1e300', "is no time"),
         ('"stage":0', '"stage":99999999999', "larger than a trace can hold"),
+        ('"ph":"C","pid":0', '"ph":"C","pid":99999999999', "larger than a trace can hold"),
         ("thread_name", "thread_nome", "has no thread_name"),
         ('"manifest": {', '"manifest": 1, "x": {', "the head of the export is damaged"),
         ("\n]}\n", "", "truncated"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-SWEEP = "sweep e.yaml --vary batch.global=4,8 --set model.layers=2 --jobs 1 --no-knees --json -o out".split()
+SWEEP = ["sweep", "e.yaml", "--vary", "batch.global=4,8", "--set", "model.layers=2", "--jobs", "1", "--no-knees", "--json", "-o", "out"]
 
 
 def test_a_point_with_another_figure_is_made_again(small, cli):

@@ -74,7 +74,15 @@ def test_nothing_is_left_of_what_does_not_fit(inputs, cli, command):
     assert not [name for name in contents() if name not in before and name != "out/points.jsonl"]
 
 
-@pytest.mark.parametrize("command", ["run", "sweep", "analyze"])
+OTHERS = {
+    "run": ["--no-plot", "--set", "strategy.name=standard"],
+    "sweep": ["--set", "strategy.name=standard"],
+    "analyze": ["--from", "1 ms"],
+    "validate": ["--source", "nccl"],
+}
+
+
+@pytest.mark.parametrize("command", OTHERS)
 def test_what_belongs_together_is_replaced_together(inputs, cli, command):
     """The first files fit, a later one does not: the earlier result stays, not a mixture of both."""
     arguments = [*COMMANDS[command].split(), *(["--no-plot"] if command == "run" else [])]
@@ -82,11 +90,13 @@ def test_what_belongs_together_is_replaced_together(inputs, cli, command):
     before = {name: data for name, data in contents("out").items() if name != "out/curves.png"}
     smallest, largest = min(map(len, before.values())), max(map(len, before.values()))
     with no_file_longer_than((smallest + largest) // 2):
-        result = cli(*arguments, *([] if command == "analyze" else ["--set", "strategy.name=standard"]))
+        result = cli(*arguments, *OTHERS[command])
     assert_said(result, errno.EFBIG)
     after = {name: data for name, data in contents("out").items() if name != "out/curves.png"}
     kept = after.pop("out/points.jsonl", b""), before.pop("out/points.jsonl", b"")
     assert after == before and kept[0].startswith(kept[1])
+    assert cli(*arguments, *OTHERS[command]).status == 0
+    assert {name: data for name, data in contents("out").items() if name in before} != before
 
 
 def mounted(folder, pages):

@@ -80,3 +80,15 @@ def test_an_earlier_run_stays_as_it_was(done, number):
     stopped("run", number)
     assert {path: path.read_bytes() for path in Path("out").iterdir() if not path.name.startswith(".")} == before
     assert json.loads(Path("out/summary.json").read_text())["step_time_s"] > 0
+
+
+def test_what_a_killed_export_left_is_no_trace(done, cli):
+    """Hidden, half of a rank, in a folder of ranks."""
+    for kind, name in (("kineto", "k"), ("chrome", "k2/step.json.gz")):
+        assert cli("convert", "done", "--to", kind, "-o", name).status == 0
+    for folder, file in (("k", "rank0.json.gz"), ("k2", "step.json.gz")):
+        before = cli("analyze", folder, "--json")
+        assert before.status == 0
+        half = Path(folder, f".{file.split('.')[0]}.4711.json.gz")
+        half.write_bytes(Path(folder, file).read_bytes()[:200])
+        assert cli("analyze", folder, "--json") == before

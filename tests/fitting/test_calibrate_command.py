@@ -158,7 +158,7 @@ def test_no_such_file(here, cli):
 
 def test_layers_of_several_stages_cannot_be_timed(here):
     experiment = parse(document.loads(BASE.replace("standard", "standard\nparallel: {pipeline: 3}"), "e.yaml"), here)
-    with pytest.raises(InputError, match="parallel.pipeline: 3 stages; allowed for the time of one layer: 1"):
+    with pytest.raises(InputError, match=r"parallel.pipeline: 3 stages; allowed for the time of one layer: 1"):
         middle_layer_s(experiment)
 
 

@@ -130,7 +130,8 @@ def net_xml(name, busid, speed=200000, latency="0.000000", link="16.0 GT/s PCIe"
 
 def system(*cpus):
     inner = "".join(
-        f'<cpu host_hash="0x8393" numaid="{i}" affinity="0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">\n{c}</cpu>\n'
+        f'<cpu host_hash="0x8393" numaid="{i}" affinity="0000ffff" arch="x86_64"'
+        f' vendor="AuthenticAMD" familyid="143" modelid="49">\n{c}</cpu>\n'
         for i, c in enumerate(cpus)
     )
     return f'<system version="1">\n{inner}</system>\n'
@@ -169,7 +170,7 @@ def dgx_1_xml():
 
 def hgx_h100_xml():
     def group(i):
-        links = [(f"0000:0{n}:00.0", count, "0x068000") for n, count in zip((5, 6, 7, 8), (4, 5, 5, 4))]
+        links = [(f"0000:0{n}:00.0", count, "0x068000") for n, count in zip((5, 6, 7, 8), (4, 5, 5, 4), strict=False)]
         inner = gpu_xml(i, f"0000:{i}b:00.0", 90, "0x2330", links, "32.0 GT/s PCIe")
         inner += net_xml(f"mlx5_{i}", f"0000:{i}a:00.0", 400000, link="32.0 GT/s PCIe")
         return pci(f"0000:{i}9:00.0", inner, speed="32.0 GT/s PCIe")

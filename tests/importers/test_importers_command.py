@@ -30,9 +30,11 @@ def folder(tmp_path, monkeypatch):
             "ds.json --gpus 64 --model llama2-7b --tensor 16",
             "ds.json: the experiment that it makes cannot run: parallel.tensor: 16 ranks do not fit in a node of dgx-a100",
         ),
-        ("train.sh --model llama2-7b", "--model: has no meaning for megatron input; leave it out (the content is taken for megatron; --format"),
+        ("train.sh --model llama2-7b",
+         "--model: has no meaning for megatron input; leave it out (the content is taken for megatron; --format"),
         ("train.sh --format megatron --model llama2-7b", "--model: has no meaning for megatron input; leave it out\n"),
-        ("ds.json --model llama2-7b --gpus 8 --env A=1", "--env: has no meaning for deepspeed input; leave it out (the content is taken for dee"),
+        ("ds.json --model llama2-7b --gpus 8 --env A=1",
+         "--env: has no meaning for deepspeed input; leave it out (the content is taken for dee"),
     ],
 )
 def test_an_experiment_that_cannot_run_is_not_written(cli, folder, arguments, message):
@@ -57,7 +59,8 @@ def test_notes_go_beside_the_file(cli, folder, command):
 
 
 def test_another_number_of_gpus_a_node_is_said(cli, folder):
-    for launcher, said in (("--nnodes 8 --nproc_per_node 4", True), ("--nnodes 4 --nproc_per_node 8", False), ("--nnodes 1 --nproc_per_node 4", False)):
+    for launcher, said in (("--nnodes 8 --nproc_per_node 4", True), ("--nnodes 4 --nproc_per_node 8", False),
+                           ("--nnodes 1 --nproc_per_node 4", False)):
         (folder / "train.sh").write_text(TRAIN.replace("--nnodes 1 --nproc_per_node 8", launcher))
         result = cli("import", "train.sh")
         assert result.status == 0 and ("the launcher has 4 GPUs a node, dgx-a100 8: the job takes 4 nodes of it" in result.err) == said

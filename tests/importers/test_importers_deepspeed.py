@@ -10,7 +10,8 @@ from tests.importers import samples
 
 
 def imported(text, **options):
-    return import_deepspeed(text if isinstance(text, str) else json.dumps(text, indent=1), "ds.json", **{"model": "llama2-7b", "gpus": 32, **options})
+    return import_deepspeed(text if isinstance(text, str) else json.dumps(text, indent=1), "ds.json",
+                            **{"model": "llama2-7b", "gpus": 32, **options})
 
 
 def loaded(tmp_path, text, **options):
@@ -48,7 +49,7 @@ def test_buckets_of_gradients(tmp_path):
     assert bucket(auto) is None and any("reduce_bucket_size: \"auto\" is filled" in line for line in imported(auto).unused)
     assert bucket(auto, values={"zero_optimization.reduce_bucket_size": 1000}) == 2000
     for wrong in (0, -1, 1.5, True, "5e8", [], 1e30):
-        with pytest.raises(InputError, match="^ds.json:[0-9]+: zero_optimization.reduce_bucket_size: expected a whole number of elements"):
+        with pytest.raises(InputError, match=r"^ds.json:[0-9]+: zero_optimization.reduce_bucket_size: expected a whole number of elements"):
             imported(zero(stage=2, reduce_bucket_size=wrong))
 
 
@@ -101,7 +102,8 @@ def test_any_two_batch_sizes_give_the_third(given, expected, tmp_path):
     assert (job.global_batch, job.micro_batch) == expected and job.precision == "fp16"
 
 
-@pytest.mark.parametrize("stage, partition, overlap", [(0, "none", False), (1, "optimizer", False), (2, "gradients", False), (3, "parameters", True)])
+@pytest.mark.parametrize("stage, partition, overlap",
+                         [(0, "none", False), (1, "optimizer", False), (2, "gradients", False), (3, "parameters", True)])
 def test_zero_stages_and_the_default_of_overlap(stage, partition, overlap, tmp_path):
     strategy = loaded(tmp_path, {"train_batch_size": 32, "zero_optimization": {"stage": stage}}).strategy
     assert (strategy.partition, strategy.overlap) == (partition, overlap)
@@ -122,8 +124,10 @@ def test_options_change_the_file(tmp_path):
 
 
 def test_auto_needs_a_value(tmp_path):
-    text = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": "auto"}, "optimizer": {"params": {"lr": "auto"}}}
-    with pytest.raises(InputError, match=r'^ds.json:2: train_batch_size: "auto" is filled when the job runs; .* --value train_batch_size=VALUE'):
+    text = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": "auto"},
+            "optimizer": {"params": {"lr": "auto"}}}
+    with pytest.raises(InputError,
+                       match=r'^ds.json:2: train_batch_size: "auto" is filled when the job runs; .* --value train_batch_size=VALUE'):
         imported(text)
     with pytest.raises(InputError, match=r"^ds.json:5: bf16.enabled: .auto. is filled"):
         imported(text, values={"train_batch_size": 64})
@@ -158,12 +162,15 @@ def test_tabs_and_escapes(tmp_path):
         ('{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 3}', "allowed: multiples of 96"),
         (
             '{"train_batch_size": 64,\n"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2}',
-            "^ds.json:1: train_batch_size: 64 contradicts train_micro_batch_size_per_gpu 2 x gradient_accumulation_steps 2 x 32 replicas = 128",
+            "^ds.json:1: train_batch_size: 64 contradicts train_micro_batch_size_per_gpu 2 x gradient_accumulation_steps 2 x 32 replicas"
+            " = 128",
         ),
         ('{"train_batch_size": 32, "zero_optimization": 3}', "zero_optimization: expected an object with keys, got 3"),
-        ('{"train_batch_size": 32, "zero_optimization": {"stage": 4}}', "^ds.json:1: zero_optimization.stage: expected a whole number from 0 to 3, got 4"),
+        ('{"train_batch_size": 32, "zero_optimization": {"stage": 4}}',
+         "^ds.json:1: zero_optimization.stage: expected a whole number from 0 to 3, got 4"),
         ('{"train_batch_size": 32, "zero_optimization": {"stage": 2, "overlap_comm": 1}}', "overlap_comm: expected true or false, got 1"),
-        ('{"train_batch_size": 32, "bf16": {"enabled": true},\n"fp16": {"enabled": true}}', "^ds.json:2: fp16.enabled: bf16.enabled is true too"),
+        ('{"train_batch_size": 32, "bf16": {"enabled": true},\n"fp16": {"enabled": true}}',
+         "^ds.json:2: fp16.enabled: bf16.enabled is true too"),
         ('{"train_batch_size": 32, "bf16": {"enabled": "yes"}}', "bf16.enabled: expected true or false, got 'yes'"),
     ],
 )

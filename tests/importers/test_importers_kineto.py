@@ -16,7 +16,8 @@ from clustersim.importers.kineto_collectives import collectives
 from clustersim.importers.kineto_events import read_events
 
 DATA = Path(__file__).parents[1] / "data" / "kineto"
-COLUMNS = "op rank stream kind name stage layer micro_batch start_ps end_ps wait_ps bytes flops group peer".split()
+COLUMNS = ["op", "rank", "stream", "kind", "name", "stage", "layer", "micro_batch", "start_ps", "end_ps", "wait_ps", "bytes", "flops",
+           "group", "peer"]
 NCCL = {"Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "dtype": "BFloat16", "Group size": 2}
 NCCL |= {"Process Group Name": "0", "Process Group Description": "default_pg", "Process Group Ranks": "[0, 1]"}
 
@@ -308,7 +309,7 @@ def test_bad_lists(tmp_path):
     with pytest.raises(InputError, match="no profiler trace given"):
         load_kineto([])
     a, b = write(tmp_path / "a.json", event()), write(tmp_path / "b.json", event())
-    with pytest.raises(InputError, match="rank 0 is that of .*a.json too"):
+    with pytest.raises(InputError, match=r"rank 0 is that of .*a.json too"):
         load_kineto([a, b])
     write(tmp_path / "b.json", event(ts=10**15), rank=1)
     with pytest.raises(InputError, match="more than 100 days"):

@@ -88,7 +88,7 @@ def test_against_a_plain_reading(tmp_path, events, indent, packed, block):
     for launch, correlation in zip(launches, imported.launches["correlation"], strict=True):
         hosts = [one["ts"] for one in on_host if one["args"]["correlation"] == correlation]
         assert launch == (int(min(hosts) * 1000 - zero) * 1000 if hosts else NEVER)
-    assert 0 <= table["start_ps"].min() and (table["start_ps"] <= table["end_ps"]).all()
+    assert table["start_ps"].min() >= 0 and (table["start_ps"] <= table["end_ps"]).all()
     for name in small.device:
         assert sorted(small.device[name].tolist()) == sorted(read_events(path).device[name].tolist())
 

@@ -26,8 +26,10 @@ OPTIONS = {
     "--moe-token-dispatcher-type": "alltoall", "--use-distributed-optimizer": "", "--overlap-grad-reduce": "", "--overlap-param-gather": "",
     "--no-overlap-p2p-communication": "", "--delay-wgrad-compute": "", "--overlap-moe-expert-parallel-comm": "",
     "--recompute-granularity": "full", "--recompute-method": "uniform", "--recompute-num-layers": "1", "--recompute-modules": "core_attn",
-    "--decoder-first-pipeline-num-layers": "11", "--decoder-last-pipeline-num-layers": "11", "--account-for-embedding-in-pipeline-split": "--account-for-loss-in-pipeline-split",
-    "--account-for-loss-in-pipeline-split": "--account-for-embedding-in-pipeline-split", "--pipeline-model-parallel-layout": "'Et*12|t*12L'",
+    "--decoder-first-pipeline-num-layers": "11", "--decoder-last-pipeline-num-layers": "11",
+    "--account-for-embedding-in-pipeline-split": "--account-for-loss-in-pipeline-split",
+    "--account-for-loss-in-pipeline-split": "--account-for-embedding-in-pipeline-split",
+    "--pipeline-model-parallel-layout": "'Et*12|t*12L'",
 }  # fmt: skip
 
 
@@ -77,7 +79,8 @@ def test_every_option_is_mapped_or_listed_as_unused(option):
     plain = import_megatron(LINE, "t", gpus=16)
     changed = import_megatron(f"{LINE} {option} {OPTIONS[option]}", "t", gpus=16)
     listed = any(unused.split(":")[0] == option for unused in changed.unused)
-    repeats = option in LINE or option in ("--context-parallel-size", "--expert-model-parallel-size", "--expert-tensor-parallel-size", "--num-experts")
+    repeats = option in LINE or option in ("--context-parallel-size", "--expert-model-parallel-size", "--expert-tensor-parallel-size",
+                                           "--num-experts")
     assert listed or repeats or (changed.text, changed.notes) != (plain.text, plain.notes)
 
 
@@ -154,7 +157,8 @@ def test_the_environment_comes_before_the_script():
         ("", "^t: the file is empty"),
         ("\x00\x7fELF", "is not text"),
         (LINE, "^t: the number of GPUs is not given; expected --nnodes and --nproc_per_node of torchrun, .* or --gpus$"),
-        ("torchrun --nproc_per_node 4 p.py " + LINE, "4 GPUs .--nproc_per_node. do not divide by --tensor-model-parallel-size 4 x .* multiples of 8"),
+        ("torchrun --nproc_per_node 4 p.py " + LINE,
+         "4 GPUs .--nproc_per_node. do not divide by --tensor-model-parallel-size 4 x .* multiples of 8"),
         ("torchrun --nproc_per_node gpu p.py " + LINE, "^t:1: --nproc_per_node: expected a whole number"),
         ("torchrun --nnodes 1:4 --nproc_per_node 8 p.py " + LINE, "^t:1: --nnodes: expected a whole number .* got '1:4'"),
         ("A=1\ntorchrun --nnodes $NODES --nproc_per_node 8 p.py " + LINE, r"^t:2: --nnodes: \$NODES is known only when the script runs"),
@@ -220,18 +224,20 @@ def test_odd_scripts_that_are_clear(text, line):
 
 
 def test_what_is_not_clear_in_a_script_is_said():
-    text = f"L=24\nsource env.sh\nif [ $1 ]; then\n  L=48\nfi\n[ -z $2 ] && B=1\n{SCRIPT.replace('24', '$L')} $EXTRA --lr 1 $MORE --save $D --bf16 $LAST"
+    command = f"{SCRIPT.replace('24', '$L')} $EXTRA --lr 1 $MORE --save $D --bf16 $LAST"
+    text = f"L=24\nsource env.sh\nif [ $1 ]; then\n  L=48\nfi\n[ -z $2 ] && B=1\n{command}"
     imported = import_megatron(text, "t")
     assert "the script branches or loops (lines 3, 6): every assignment there is taken once, the last one counts (L, B)" in imported.notes
     known = "known only when the script runs"
     assert {
-        "source env.sh on line 2: other files are not read", f"$MORE: {known}", f"$D (after --save): {known}", f"$LAST (after --bf16): {known}",
+        "source env.sh on line 2: other files are not read", f"$MORE: {known}", f"$D (after --save): {known}",
+        f"$LAST (after --bf16): {known}",
     } <= {*imported.unused}  # fmt: skip
     assert any(word.startswith("$EXTRA") for word in imported.unused)
 
 
 def test_a_command_that_holds_itself_ends():
-    with pytest.raises(InputError, match="^t:2: a command in a command, again and again; allowed: 4 levels"):
+    with pytest.raises(InputError, match=r"^t:2: a command in a command, again and again; allowed: 4 levels"):
         import_megatron("X='a --num-layers 1 \"$X\"'\neval \"$X\"\n", "t")
 
 

@@ -104,7 +104,8 @@ def test_layers_with_experts(job, given, dense, every, moe):
         ("'[0]*3+[1]*8'", "^t:1: --moe-layer-freq: expected a list of --num-layers 12 numbers, got 11"),
         ("'[0]*12'", "no layer has experts"), ("'[1,1,0]*4'", "unequal distances"), ("'[1]*6+[0]*6'", "unequal distances"),
         ("'[2]*12'", "expected a whole number or lists of 0 and 1"), ("'__import__(1)'", "expected a whole number or lists"),
-        ("'[1]*99999999999'", "lists of 0 and 1"), ("'([1]*99999)*99999'", "lists of 0 and 1"), ("'('", "lists of 0 and 1"), ("0", "from 1 to 12"),
+        ("'[1]*99999999999'", "lists of 0 and 1"), ("'([1]*99999)*99999'", "lists of 0 and 1"), ("'('", "lists of 0 and 1"),
+        ("0", "from 1 to 12"),
         ("13", "from 1 to 12"), ("'[1]*-1'", "lists of 0 and 1"), ("'12 * 1'", "lists of 0 and 1"),
     ],
 )  # fmt: skip
@@ -135,29 +136,34 @@ def test_whole_experts_on_tensor_ranks(job):
     assert job(one).grid.expert == 2, "8 whole experts on 4 ranks: 2 on each; 8 halves on 2 groups: 4 halves on each"
     assert any(note.startswith("--expert-tensor-parallel-size is 1: whole experts on 4 ranks") for note in imported(one).notes)
     refused(f"--num-experts 8 {T2} --expert-tensor-parallel-size 1", "whole experts take .* in multiples of the 2 tensor ranks, got 1")
-    refused(f"{MOE} --tensor-model-parallel-size 4 --expert-tensor-parallel-size 2", "experts are divided over all 4 tensor ranks; allowed: 4, or 1")
+    refused(f"{MOE} --tensor-model-parallel-size 4 --expert-tensor-parallel-size 2",
+            "experts are divided over all 4 tensor ranks; allowed: 4, or 1")
 
 
 def test_the_dispatcher_is_said_where_it_is_another():
-    notes = import_megatron(f"--num-layers 4 --global-batch-size 64 {BASE.replace('--moe-token-dispatcher-type alltoall', '')} {MOE}", "t", gpus=16).notes
+    notes = import_megatron(f"--num-layers 4 --global-batch-size 64 {BASE.replace('--moe-token-dispatcher-type alltoall', '')} {MOE}", "t",
+                            gpus=16).notes
     assert any("--moe-token-dispatcher-type is allgather (Megatron-LM's default)" in note for note in notes)
 
 
-@pytest.mark.parametrize("given, chunks", [("--num-layers-per-virtual-pipeline-stage 2", 3), ("--num-virtual-stages-per-pipeline-rank 2", 2)])
+@pytest.mark.parametrize("given, chunks",
+                         [("--num-layers-per-virtual-pipeline-stage 2", 3), ("--num-virtual-stages-per-pipeline-rank 2", 2)])
 def test_interleaved_stages(job, given, chunks):
     strategy = job(f"{P4} {given}").strategy
     assert (strategy.name, strategy.chunks, strategy.group, strategy.sends) == ("interleaved-1f1b", chunks, 4, "asynchronous")
     assert job(f"{P4} {given}").schedule.placement == (0, 1, 2, 3) * chunks
     assert job(f"{P4} {given} --no-overlap-p2p-communication").strategy.sends == "blocking"
     assert job(f"{P4} {given} --microbatch-group-size-per-virtual-pipeline-stage 8").strategy.group == 8
-    with pytest.raises(InputError, match="group 3 cuts 16 micro-batches into groups .* smaller than the 4 ranks; allowed for strategy.group"):
+    with pytest.raises(InputError,
+                       match=r"group 3 cuts 16 micro-batches into groups .* smaller than the 4 ranks; allowed for strategy.group"):
         job(f"{P4} {given} --microbatch-group-size-per-virtual-pipeline-stage 3")
     with pytest.raises(InputError, match="group 4 cuts 6 micro-batches"):
         job(f"{P4} {given}", batch=24)
 
 
 def test_one_stage_a_rank_is_not_interleaved(job):
-    for added in ("", "--num-virtual-stages-per-pipeline-rank 1", "--num-layers-per-virtual-pipeline-stage 6", "--no-overlap-p2p-communication"):
+    for added in ("", "--num-virtual-stages-per-pipeline-rank 1", "--num-layers-per-virtual-pipeline-stage 6",
+                  "--no-overlap-p2p-communication"):
         strategy = job(f"{P4} {added}").strategy
         assert (strategy.name, strategy.sends) == ("standard", "blocking"), "only interleaved stages overlap their messages"
     assert job("").strategy.sends == "asynchronous", "nothing is sent"
@@ -167,12 +173,15 @@ def test_one_stage_a_rank_is_not_interleaved(job):
 
 
 def test_interleaved_stages_that_do_not_fit_are_refused():
-    refused(f"{P4} --num-layers-per-virtual-pipeline-stage 4", "^t:1: --num-layers-per-.*: expected a divisor of the 6 layers of a pipeline rank, got 4")
+    refused(f"{P4} --num-layers-per-virtual-pipeline-stage 4",
+            "^t:1: --num-layers-per-.*: expected a divisor of the 6 layers of a pipeline rank, got 4")
     refused(f"{P4} --num-virtual-stages-per-pipeline-rank 4", "expected a divisor of the 6 layers of a pipeline rank, got 4")
     refused("--num-virtual-stages-per-pipeline-rank 2", "interleaved stages need a pipeline")
-    refused(f"{P4} --num-virtual-stages-per-pipeline-rank 2 --num-layers-per-virtual-pipeline-stage 3", "is given too; expected one of them")
+    refused(f"{P4} --num-virtual-stages-per-pipeline-rank 2 --num-layers-per-virtual-pipeline-stage 3",
+            "is given too; expected one of them")
     refused(
-        f"{P4} --decoder-first-pipeline-num-layers 3 --num-layers-per-virtual-pipeline-stage 1", "--num-virtual-stages-per-pipeline-rank gives their number"
+        f"{P4} --decoder-first-pipeline-num-layers 3 --num-layers-per-virtual-pipeline-stage 1",
+        "--num-virtual-stages-per-pipeline-rank gives their number"
     )
 
 
@@ -182,7 +191,8 @@ def test_interleaved_stages_that_do_not_fit_are_refused():
         ("--decoder-first-pipeline-num-layers 3", (3, 7, 7, 7)),
         ("--decoder-last-pipeline-num-layers 3", (7, 7, 7, 3)),
         ("--decoder-first-pipeline-num-layers 5 --decoder-last-pipeline-num-layers 5", (5, 7, 7, 5)),
-        ("--decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 4 --num-virtual-stages-per-pipeline-rank 2", (2, 4, 4, 2) * 2),
+        ("--decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 4 --num-virtual-stages-per-pipeline-rank 2",
+         (2, 4, 4, 2) * 2),
         ("--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split --num-layers 22", (5, 6, 6, 5)),
         ("--account-for-loss-in-pipeline-split --num-layers 23", (6, 6, 6, 5)),
         ("--account-for-embedding-in-pipeline-split --num-layers 23 --num-layers-per-virtual-pipeline-stage 3", (2, 3, 3, 3, 3, 3, 3, 3)),
@@ -199,7 +209,8 @@ def test_uneven_stages(job, given, stages):
 @pytest.mark.parametrize(
     "given, message",
     [
-        ("--decoder-first-pipeline-num-layers 4", "^t:1: --decoder-first-pipeline-num-layers: leaves 20 of 24 layers to 3 other pipeline stages"),
+        ("--decoder-first-pipeline-num-layers 4",
+         "^t:1: --decoder-first-pipeline-num-layers: leaves 20 of 24 layers to 3 other pipeline stages"),
         ("--decoder-last-pipeline-num-layers 24", "leaves 0 of 24 layers to 3 other"),
         ("--decoder-last-pipeline-num-layers 3 --account-for-loss-in-pipeline-split", "--decoder-last-pipeline-num-layers is given too"),
         ("--account-for-loss-in-pipeline-split", "24 layers and one for --account-for-loss-in-pipeline-split do not divide into 4"),
@@ -240,7 +251,8 @@ def test_buckets(job):
     assert job(f"{overlap} --context-parallel-size 2", gpus=64).strategy.bucket_bytes == 128_000_000, "32 x 2 copies"
     assert job("").strategy.bucket_bytes is None
     assert any(line.startswith("--ddp-bucket-size: only with --overlap-grad-reduce") for line in imported("--ddp-bucket-size 5").unused)
-    fp32 = import_megatron(f"--num-layers 4 --global-batch-size 64 {BASE.replace('--bf16', '')} {overlap} --ddp-bucket-size 1000", "t", gpus=16)
+    fp32 = import_megatron(f"--num-layers 4 --global-batch-size 64 {BASE.replace('--bf16', '')} {overlap} --ddp-bucket-size 1000", "t",
+                           gpus=16)
     assert "\n  bucket: 4 kB " in fp32.text
     notes = [any("buckets on all pipeline stages" in note for note in imported(f"{overlap} {p}").notes) for p in ("", P2)]
     assert notes == [False, True]
@@ -258,7 +270,8 @@ def test_instances_of_the_optimizer(job):
 
 @pytest.mark.parametrize(
     "given, offload",
-    [("", "none"), ("--optimizer-cpu-offload", "optimizer"), ("--cpu-offloading", "activations"), ("--optimizer-cpu-offload --cpu-offloading", "all")],
+    [("", "none"), ("--optimizer-cpu-offload", "optimizer"), ("--cpu-offloading", "activations"),
+     ("--optimizer-cpu-offload --cpu-offloading", "all")],
 )
 def test_offload(job, given, offload):
     assert job(given).strategy.offload == offload

@@ -1,14 +1,11 @@
 """Whatever is done to an input, an importer gives a file that loads, or one line that says what is wrong."""
 
-import doctest
-import importlib
-import pkgutil
+import contextlib
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clustersim import importers
 from clustersim.cluster.load import check_cluster
 from clustersim.document import loads
 from clustersim.errors import InputError
@@ -27,7 +24,8 @@ CASES = {
     "megatron-mixture": (samples.SCRIPT_MIXTURE, lambda text: import_megatron(text, "t")),
     "deepspeed": (samples.DEEPSPEED, lambda text: import_deepspeed(text, "t", model="llama2-7b", gpus=32)),
 }
-PIECES = ["", " ", "\t", "\n", "X", "NV1", "SYS", "PIX", "0", "9" * 30, "-1", '"', "'", "<", ">", "/", "&a;", "$", "${", "(", ")", "\\", "{", "}", ":", ",", "#",
+PIECES = ["", " ", "\t", "\n", "X", "NV1", "SYS", "PIX", "0", "9" * 30, "-1", '"', "'", "<", ">", "/", "&a;", "$", "${", "(", ")", "\\",
+          "{", "}", ":", ",", "#",
           "--num-layers", "\x1b[4m", "\0", "é", "\ud800", "\u2028", "²", "null", "true", "1e9"]  # fmt: skip
 
 
@@ -55,13 +53,5 @@ def test_mutations_never_raise_anything_but_input_errors(case, data, tmp_path):
 @given(text=st.text(max_size=300))
 def test_any_text_at_all(text):
     for _, load in CASES.values():
-        try:
+        with contextlib.suppress(InputError):
             load(text)
-        except InputError:
-            pass
-
-
-@pytest.mark.parametrize("module", [module.name for module in pkgutil.iter_modules(importers.__path__)])
-def test_the_examples_in_the_docstrings_run(module):
-    result = doctest.testmod(importlib.import_module(f"clustersim.importers.{module}"))
-    assert not result.failed

@@ -95,7 +95,8 @@ def test_why_a_nic_is_not_used():
     def unused(*nics):
         gpu = samples.gpu_xml(0, "0000:01:00.0", 80, "0x20b2", [])
         named = [samples.net_xml(f"mlx5_{i}", f"0000:0{i + 2}:00.0", speed) for i, speed in enumerate(nics)]
-        imported = import_nccl_xml(samples.system(samples.pci("0000:11:00.0", gpu + "".join(named)), samples.net_xml("far", "0000:91:00.0")), "t")
+        box = samples.system(samples.pci("0000:11:00.0", gpu + "".join(named)), samples.net_xml("far", "0000:91:00.0"))
+        imported = import_nccl_xml(box, "t")
         return [word for word in imported.unused if word.startswith(("mlx5", "far"))]
 
     assert unused(200000, 100000) == ["mlx5_1: others as near are faster", "far: no GPU has it as its nearest NIC"]
@@ -122,7 +123,8 @@ def test_what_is_left_out_is_said():
 
 def test_gpus_are_ordered_by_rank(tmp_path):
     text = samples.dgx_1_xml()
-    text = text.replace('dev="0" sm="70" rank="0"', 'dev="0" sm="70" rank="x"').replace('rank="7"', 'rank="0"').replace('rank="x"', 'rank="7"')
+    text = text.replace('dev="0" sm="70" rank="0"', 'dev="0" sm="70" rank="x"')
+    text = text.replace('rank="7"', 'rank="0"').replace('rank="x"', 'rank="7"')
     links = nvlinks(cluster_of(import_nccl_xml(text, "t"), tmp_path))
     assert links["gpu7", "gpu3"] == 50 * 10**9, "what was GPU 0 is GPU 7"
     bare = re.sub(r' rank="\d"', "", samples.dgx_1_xml()).replace('<gpu dev="3"', "<gpu")
@@ -133,7 +135,7 @@ def test_the_gpu_by_device_by_capability_by_option():
     text = samples.dgx_a100_xml()
     assert "A100-SXM4-40GB" in import_nccl_xml(text.replace("0x20b2", "0x20b0"), "t").text
     assert any("compute capability 80" in note for note in import_nccl_xml(text.replace("0x20b2", "0x9999"), "t").notes)
-    with pytest.raises(InputError, match="^t: no shipped topology has this GPU .device 0x9999 sm 89.; --gpu must name one"):
+    with pytest.raises(InputError, match=r"^t: no shipped topology has this GPU .device 0x9999 sm 89.; --gpu must name one"):
         import_nccl_xml(text.replace("0x20b2", "0x9999").replace('sm="80"', 'sm="89"'), "t")
     assert "V100-SXM2-32GB" in import_nccl_xml(text, "t", gpu="V100-SXM2-32GB").text
     assert 'name: "my box"' in import_nccl_xml(text, "t", name="my box").text
@@ -148,7 +150,8 @@ EXTERNAL = '<?xml version="1.0"?>\n<!DOCTYPE s [<!ENTITY x SYSTEM "file:///etc/p
     "text, message",
     [
         ("<system>" + "<gpu/>" * 600 + "</system>", "^t:1: more than 512 <gpu>"),
-        (GOOD.replace('device="0x1db5" ', 'device="a&#10;b" ').replace('sm="70"', 'sm="' + "7" * 5000 + '"'), r"no shipped topology has this GPU"),
+        (GOOD.replace('device="0x1db5" ', 'device="a&#10;b" ').replace('sm="70"', 'sm="' + "7" * 5000 + '"'),
+         r"no shipped topology has this GPU"),
         (BOMB, r"^t:1: document types .DTD. and entities are not allowed"),
         (EXTERNAL, r"^t:2: document types .DTD. and entities are not allowed"),
         ('<!DOCTYPE s SYSTEM "http://127.0.0.1/x.dtd"><system/>', "^t:1: document types"),

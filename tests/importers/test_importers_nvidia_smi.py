@@ -88,7 +88,7 @@ def test_a_section_to_fill_in_is_marked_and_loads(tmp_path):
 
 def test_four_gpus_with_nv6_may_be_two_machines():
     text = samples.table(4, 0, lambda a, b: "NV6")
-    with pytest.raises(InputError, match="the codes fit V100 and H100 which|the codes fit H100 and V100 which"):
+    with pytest.raises(InputError, match=r"the codes fit V100 and H100 which|the codes fit H100 and V100 which"):
         import_nvidia_smi(text, "t")
     assert "layout: switch" in import_nvidia_smi(text, "t", gpu="V100-SXM2-32GB").text
     assert "layout: mesh" in import_nvidia_smi(text, "t", gpu="H100").text

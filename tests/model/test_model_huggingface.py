@@ -219,7 +219,7 @@ def test_file_indented_with_tabs(write):
 @pytest.mark.parametrize("indent", [1, "\t"])
 def test_error_names_the_line(write, indent):
     path = write({"model_type": "gpt2", "n_embd": 64, "n_layer": 0}, indent=indent)
-    with pytest.raises(InputError, match="config.json:4: n_layer: expected a whole number"):
+    with pytest.raises(InputError, match=r"config.json:4: n_layer: expected a whole number"):
         load_config(path)
 
 
@@ -390,7 +390,7 @@ def test_missing_key_of_a_mixture_is_named(write, base, key):
 def test_what_is_no_json_object_is_refused_in_one_line(tmp_path, text):
     path = tmp_path / "config.json"
     path.write_text(text)
-    with pytest.raises(InputError, match="config.json") as caught:
+    with pytest.raises(InputError, match=r"config.json") as caught:
         load_config(path)
     assert "\n" not in str(caught.value)
 

@@ -99,7 +99,7 @@ def test_experiments_folder_comes_first(tmp_path, monkeypatch):
 
 def test_set_on_the_command_line_is_the_place_of_its_errors():
     document = documents.loads("model: {layers: 2, hidden: 64, heads: 4}", "e.yaml").override(["model.heads=0"])
-    with pytest.raises(InputError, match="^--set model.heads=0: model.heads: expected a whole number from 1"):
+    with pytest.raises(InputError, match=r"^--set model.heads=0: model.heads: expected a whole number from 1"):
         load_model(document.data["model"], document, "model", Path("."))
 
 

@@ -72,5 +72,5 @@ def test_unknown_name_gives_the_nearest(name, meant):
 
 @pytest.mark.parametrize("name", ["", "x-", "x--2", "x-1.5", "x-" + "9" * 5000, "nothing of the kind"])
 def test_unknown_name_gives_the_list(name):
-    with pytest.raises(ValueError, match="unknown model .*allowed: gpt3-175b"):
+    with pytest.raises(ValueError, match=r"unknown model .*allowed: gpt3-175b"):
         preset(name)

@@ -185,7 +185,8 @@ def test_a_page_is_that_of_report(done, cli):
 @pytest.fixture
 def folded(small, cli):
     """Two ranks that stand for eight: data-parallel 4 over an ideal network."""
-    assert cli("run", "e.yaml", "--no-plot", "-o", "folded", "--set", "cluster=ideal", "--set", "parallel={pipeline: 2, data: 4}").status == 0
+    assert cli("run", "e.yaml", "--no-plot", "-o", "folded", "--set", "cluster=ideal", "--set",
+               "parallel={pipeline: 2, data: 4}").status == 0
     assert sorted(pd.read_parquet("folded/ops.parquet")["rank"].unique().tolist()) == [0, 4]
     return small.parent / "folded"
 

@@ -1,13 +1,11 @@
 """Rows and boxes against ops whose chart is known."""
 
-import doctest
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from clustersim.errors import InputError
-from clustersim.plots import density, gantt, layout, panel, placing, style
+from clustersim.plots import layout
 from clustersim.plots.layout import MAX_RANKS
 
 S = 10**12
@@ -32,12 +30,6 @@ def boxes_of(chart):
 
 def forward(rank, stage, layer, micro_batch, start, end):
     return rank, "compute", "forward", stage, layer, micro_batch, start, end
-
-
-@pytest.mark.parametrize("module", [layout, density, placing, panel, style, gantt])
-def test_the_examples_in_the_docstrings_run(module):
-    result = doctest.testmod(module)
-    assert result.attempted and not result.failed
 
 
 @pytest.mark.parametrize("dtype", ["category", "object", "str"])

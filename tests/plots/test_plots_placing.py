@@ -70,7 +70,8 @@ def test_kinds_of_memory_differ_for_every_sight(sight):
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("weights", "gradients"), ("gradients", "optimizer"), ("optimizer", "buffers"), ("optimizer", "activations"), ("buffers", "activations")],
+    [("weights", "gradients"), ("gradients", "optimizer"), ("optimizer", "buffers"), ("optimizer", "activations"),
+     ("buffers", "activations")],
 )
 def test_kinds_of_memory_that_lie_on_one_another_differ_in_grey(one, other):
     assert abs(lab(rgb(MEMORY_STYLES[one].colour))[0] - lab(rgb(MEMORY_STYLES[other].colour))[0]) >= 12

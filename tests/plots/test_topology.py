@@ -1,4 +1,3 @@
-import doctest
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -49,11 +48,6 @@ def levels(cluster):
 
 def texts(path):
     return path.read_text()
-
-
-def test_the_examples_in_the_docstrings_run():
-    result = doctest.testmod(sketches, optionflags=doctest.ELLIPSIS)
-    assert result.attempted and not result.failed
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -30,7 +30,7 @@ def check(experiment):
     folded, whole = simulated(experiment), simulated(experiment, fold=False)
     assert folded.trace.makespan_ps == whole.trace.makespan_ps
     assert whole.summary["simulated_ranks"] == whole.summary["ranks"] == folded.summary["ranks"]
-    everything = {rank: ops for rank, ops in whole.trace.ops.groupby("rank")}
+    everything = dict(iter(whole.trace.ops.groupby("rank")))
     for rank, ops in folded.trace.ops.groupby("rank"):
         same = everything[rank]
         for column in set(TIMES) - {"stream"}:
@@ -77,7 +77,8 @@ def test_alike_copies_are_simulated_once_with_the_same_result(cluster, tensor, d
     order=st.permutations(["tensor", "data", "pipeline"]),
     collectives=st.sampled_from(["multi-ring", "auto"]),
 )
-@example("pcie-ethernet", 2, 6, 2, "mpp", "none", True, 2, ["data", "pipeline", "tensor"], "multi-ring")  # flows of unequal weight on a link
+@example("pcie-ethernet", 2, 6, 2, "mpp", "none", True, 2, ["data", "pipeline", "tensor"],
+         "multi-ring")  # flows of unequal weight on a link
 def test_any_small_job_folds_exactly(cluster, tensor, data, pipeline, name, partition, overlap, m, order, collectives):
     strategy = f"{{name: {name}, partition: {partition}, overlap: {str(overlap).lower()}}}"
     check(text(cluster, tensor, data, pipeline, strategy, m, order=f"[{', '.join(order)}]", collectives=collectives))

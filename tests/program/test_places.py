@@ -54,7 +54,11 @@ def test_groups_of_one_place_may_lie_differently_and_each_has_its_own_algorithm(
 UNEVEN = """\
 name: uneven
 gpu: {name: x, memory: 80 GB, memory_bandwidth: 2 TB/s, peak: {fp16: 100 TFLOP/s}, efficiency: 1.0}
-node: {gpus: 4, nics: 2, nvlink: {layout: switch, bandwidth: 100 GB/s, latency: 1 us}, pcie: {bandwidth: 32 GB/s, latency: 1 us, gpus_per_switch: 2}}
+node:
+  gpus: 4
+  nics: 2
+  nvlink: {layout: switch, bandwidth: 100 GB/s, latency: 1 us}
+  pcie: {bandwidth: 32 GB/s, latency: 1 us, gpus_per_switch: 2}
 network: {LAYOUT, bandwidth: 100 Gb/s, latency: 2 us}
 """
 LAYOUTS = [
@@ -70,7 +74,8 @@ LAYOUTS = [
 @pytest.mark.parametrize("layout", LAYOUTS)
 @settings(max_examples=8, deadline=None)
 @given(
-    tensor=st.sampled_from([1, 2, 4]), data=st.integers(1, 6), pipeline=st.integers(2, 3), order=st.permutations(["tensor", "context", "data", "pipeline"]),
+    tensor=st.sampled_from([1, 2, 4]), data=st.integers(1, 6), pipeline=st.integers(2, 3),
+    order=st.permutations(["tensor", "context", "data", "pipeline"]),
     op=st.sampled_from(["all_reduce", "all_gather"]), algorithm=st.sampled_from(["ring", "multi-ring", "tree", "hierarchical", "direct"]),
 )  # fmt: skip
 def test_groups_that_lie_alike_load_what_each_would_by_itself(layout, tensor, data, pipeline, order, op, algorithm):

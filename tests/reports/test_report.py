@@ -245,7 +245,7 @@ def test_wrong_input_is_one_line_and_no_file(tmp_path, change, more, said):
 
 
 def test_a_report_is_a_page(run_folder, tmp_path):
-    with pytest.raises(InputError, match="a name that ends in .html"):
+    with pytest.raises(InputError, match=r"a name that ends in .html"):
         made(run_folder, tmp_path / "r.png")
 
 

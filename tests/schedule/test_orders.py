@@ -58,7 +58,7 @@ def test_most_forwards_in_flight_interleaved(p, v, m):
     assert most_in_flight(build_named("interleaved-1f1b", p, v, m)) == expected
 
 
-@pytest.mark.parametrize(("name", "p", "v", "m", "makespans"), MAKESPANS + [("eager-1f1b", 4, 1, 8, (33,))])
+@pytest.mark.parametrize(("name", "p", "v", "m", "makespans"), [*MAKESPANS, ("eager-1f1b", 4, 1, 8, (33,))])
 def test_makespans_with_a_delay_between_ranks(name, p, v, m, makespans):
     schedule = build_named(name, p, v, m)
     for delay, expected in zip(DELAYS, makespans, strict=False):

@@ -1,22 +1,16 @@
 """Schedules as text tables."""
 
-import doctest
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustersim.schedule import table as module
 from clustersim.schedule.actions import Action
 from clustersim.schedule.table import table
 from clustersim.schedule.torch_csv import read
 
 ROWS = read("0F0,(0F1;7B0)OVERLAP_F_B,0B0\n10F10,1RECV_F0", "x.csv").rows
-
-
-def test_the_examples_of_the_module():
-    assert doctest.testmod(module).failed == 0
 
 
 def test_cells_stand_below_each_other():

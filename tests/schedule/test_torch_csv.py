@@ -1,7 +1,6 @@
 """CSV files of torch.distributed.pipelining, both ways."""
 
 import csv
-import doctest
 import io
 import random
 
@@ -58,10 +57,6 @@ def random_schedule(seed, overlaps=True):
             rows[rank].append(Action(*action))
             possible += then(*action)
     return Schedule("random", m, tuple(placement), tuple(map(tuple, rows)))
-
-
-def test_the_examples_of_the_module():
-    assert doctest.testmod(torch_csv).failed == 0
 
 
 @given(st.one_of(rows_of(COMPUTE), rows_of(COMPUTE | MESSAGES)))

@@ -9,7 +9,7 @@ from clustersim.schedule.catalogue import ORDERS
 from clustersim.schedule.placements import modular, wave
 
 pytest.importorskip("torch")
-from torch.distributed.pipelining import schedules  # noqa: E402
+from torch.distributed.pipelining import schedules
 
 COMPUTE = re.compile(r"\d+[FBIW]\d+|\(.*\)OVERLAP_F_B")
 

@@ -24,7 +24,8 @@ parallel: {data: 4, pipeline: 2, tensor: 2}
 strategy: {name: mpp, partition: parameters}
 batch: {global: 16, micro: 1, sequence: 512}
 """
-COLUMNS = "op rank stream kind name stage layer micro_batch start_ps end_ps wait_ps bytes flops group peer".split()
+COLUMNS = ["op", "rank", "stream", "kind", "name", "stage", "layer", "micro_batch", "start_ps", "end_ps", "wait_ps", "bytes", "flops",
+           "group", "peer"]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_the_same_experiment_gives_the_same_bytes(tmp_path):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         root = Path(__file__).parents[2]
         subprocess.run([sys.executable, "-c", SCRIPT, str(folder), TEXT], check=True, env=environment, cwd=root)
-        files = sorted(folder.glob("*.parquet")) + [folder / "manifest.json"]
+        files = [*sorted(folder.glob("*.parquet")), folder / "manifest.json"]
         digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
     assert len(digests[0]) == 7
     assert digests[0] == digests[1] == digests[2]
@@ -122,14 +123,14 @@ def test_a_folder_that_is_no_run_is_named(tmp_path, run, content):
     (tmp_path / "ops.parquet").unlink()
     if content is not None:
         (tmp_path / "ops.parquet").write_bytes(content)
-    with pytest.raises(InputError, match="ops.parquet"):
+    with pytest.raises(InputError, match=r"ops.parquet"):
         read_trace(tmp_path)
 
 
 def test_a_table_without_its_columns_is_named(tmp_path, run):
     write_run(run, tmp_path)
     run.trace.memory.drop(columns="what").to_parquet(tmp_path / "memory.parquet", index=False)
-    with pytest.raises(InputError, match="memory.parquet: columns missing: what"):
+    with pytest.raises(InputError, match=r"memory.parquet: columns missing: what"):
         read_trace(tmp_path)
 
 
