@@ -206,7 +206,7 @@ def _ratio(a: Any, b: Any) -> Any:
 
 
 def _spread(column: pd.Series) -> dict[str, Any]:
-    known = column.dropna()  # pandas before 2.2 warns of a median of nothing but NaN
+    known = column.dropna()  # of a median of nothing but NaN older releases of pandas warn
     return {"min": known.min(), "median": known.median(), "max": known.max()}
 
 
