@@ -26,6 +26,7 @@ from clustersim.errors import InputError, InvalidValueError
 
 MAX_FILE_BYTES = 500_000  # some seconds of reading; no file of this kind is near it
 _MAX_DEPTH = 40
+_MAX_PATH = 200
 _MAX_SHOWN = 60
 _MAX_TEXT = 1000
 _MISSING: Any = object()
@@ -48,7 +49,7 @@ class Document:
         return self.source
 
     def error(self, path: str, message: str, kind: type[InputError] = InputError) -> NoReturn:
-        raise kind(f"{self.place(path)}: {path + ': ' if path else ''}{message}")
+        raise kind(f"{self.place(path)}: {_clipped_path(path) + ': ' if path else ''}{message}")
 
     def section(self, path: str, keys: Sequence[str]) -> Section:
         """The mapping at ``path`` (``""`` for the whole file); absent reads as empty."""
@@ -62,7 +63,7 @@ class Document:
         for key in value:
             if key not in keys:
                 message = f"unknown key{nearest(str(key), keys)}; allowed: {', '.join(keys)}"
-                raise InputError(f"{self.place(join(path, str(key)))}: {join(path, clipped(str(key)))}: {message}")
+                raise InputError(f"{self.place(join(path, str(key)))}: {join(_clipped_path(path), clipped(str(key)))}: {message}")
         return Section(self, path, value)
 
     def override(
@@ -242,6 +243,11 @@ def nearest(word: str, known: Sequence[str]) -> str:
 def clipped(text: str) -> str:
     """Text as an error message can hold it."""
     return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
+
+
+def _clipped_path(path: str) -> str:
+    """Names that a file gives, such as those of links, can be of any length."""
+    return path if len(path) <= _MAX_PATH else f"{path[: _MAX_PATH // 2 - 3]}...{path[-_MAX_PATH // 2 :]}"
 
 
 def shown(value: Any) -> str:

@@ -108,6 +108,14 @@ def test_sections_name_the_nearest_key():
     assert "did you mean" not in complaint(read.section, "net", ("latency",))
 
 
+def test_names_that_a_file_gives_are_cut_short():
+    name = "a" * 500 + "z" * 500
+    read = loads(f"? {name}\n: {{link: 1}}\n", "f.yaml")
+    for call in (read.section, lambda path, keys: read.error(path, "wrong")):
+        message = complaint(call, name, ())
+        assert "a...z" in message and len(message) < 300
+
+
 @pytest.mark.parametrize(
     ("text", "call", "words"),
     [
