@@ -13,8 +13,6 @@ word, marked by :data:`UNKNOWN`. Branches and loops are read once, line by line;
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +20,7 @@ from typing import NoReturn
 
 from clustersim.document import clipped
 from clustersim.errors import InputError
+from clustersim.importers.shell_arithmetic import evaluate
 
 UNKNOWN, _BLANK = "\0", "\1"
 """Begins, inside a word, the name of what the script does not set; blanks in it do not split the word."""
@@ -42,18 +41,6 @@ _ARITHMETIC_ASSIGNMENT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*([-+*/%]?)=(
 _CHANGED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*(?:\+\+|--|(?:<<|>>|[-+*/%&|^])?=(?!=))|(?:\+\+|--)\s*([A-Za-z_][A-Za-z0-9_]*)")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
 _CONTINUED = re.compile(r"\\[ \t]+(?=\n|$)")
-
-
-def _quotient(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-def _remainder(a: int, b: int) -> int:
-    return a - b * _quotient(a, b)
-
-
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: _quotient, ast.Mod: _remainder}
-_LARGEST = 10**15
 
 
 @dataclass(frozen=True)
@@ -495,20 +482,4 @@ def _arithmetic(reader: _Reader, text: str) -> int | None:
         number = words[0].text if len(words) == 1 else ""
         return number if re.fullmatch(r"0|[1-9]\d{0,14}", number, re.ASCII) else "unknown"  # 010 is octal
 
-    expression = re.sub(r"([A-Za-z_][A-Za-z0-9_]*)", value, text).replace("//", "?").replace("/", "//")
-    try:
-        return _evaluate(ast.parse(expression.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-        return None
-
-
-def _evaluate(node: ast.expr) -> int:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        result = node.value
-    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        result = _OPERATORS[type(node.op)](_evaluate(node.left), _evaluate(node.right))
-    else:
-        raise ValueError("no arithmetic on whole numbers")
-    if abs(result) > _LARGEST:
-        raise ValueError("too large")
-    return result
+    return evaluate(re.sub(r"([A-Za-z_][A-Za-z0-9_]*)", value, text))

@@ -90,11 +90,6 @@ class Model:
     """The router has a bias for each expert that balances the load, as DeepSeek-V3's (arXiv 2408.15664)."""
 
     @property
-    def query_size(self) -> int:
-        """Elements per token of all queries; equal to ``hidden`` in most models."""
-        return self.heads * self.head_size
-
-    @property
     def kv_size(self) -> int:
         """Elements per token of all keys (and of all values)."""
         return self.kv_heads * self.head_size

@@ -52,7 +52,7 @@ def test_every_name_is_its_models_name_and_appears_once():
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("qwen3", "deepseek"))])
 def test_heads_fill_the_hidden_size(name):
     model = preset(name)
-    assert model.query_size == model.hidden
+    assert model.heads * model.head_size == model.hidden
     assert model.heads % model.kv_heads == 0
 
 
