@@ -37,7 +37,6 @@ class FixedCost:
 
 class Cost(NamedTuple):
     """``kind`` is fixed times, ``"peak"``, or None: then ``durations`` of kernels under a ``calibration``, or the GPU's efficiency where
-
     both are None.
     """
 

@@ -23,7 +23,6 @@ _MOST_TIMES = 1000.0
 @dataclass(frozen=True)
 class Variability:
     """``jitter``: sigma of the log-normal factor, of mean 1, on the time of every compute op. ``slow_gpus``: by rank, how many times as
-
     long its compute takes. ``slow_links``: by name, the part of its capacity that a link has left. ``failed_links``: names.
     """
 

@@ -14,7 +14,6 @@ _PLAINLY = 2.0  # times as long waited for as any other rank
 
 class Late(NamedTuple):
     """``rank``; ``slower``: how many times as long as its peers it computes the same, None where it is late for another reason;
-
     ``share``: of the window, what the other ranks wait for it, mean over them; ``most``: whether that is most of the loss; ``alike``: how
     many ranks of the job it stands for, itself included.
     """
@@ -28,7 +27,6 @@ class Late(NamedTuple):
 
 def late_rank(ranks: pd.DataFrame, window_ps: float, loss_ps: float, in_collectives: bool) -> Late | None:
     """The slow rank that the others wait for longest, or else any, if it is to be named for a loss (ps, sum over ranks of the
-
     job).
 
     Ranks wait in the pipeline of equals too: one is named only if it is slow or, where the loss is waiting ``in_collectives``, if most

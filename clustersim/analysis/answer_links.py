@@ -90,7 +90,6 @@ def by_kind(use: pd.DataFrame) -> dict[str, dict[str, float]]:
 @dataclass(frozen=True)
 class Loads:
     """What the links of a known capacity carry: by row of the table of links its ``kind`` of link, a position in ``kinds``, start and
-
     end in ps, rate in bytes/s, and utilization.
     """
 
@@ -117,7 +116,6 @@ def read_loads(links: pd.DataFrame, totals: pd.DataFrame) -> Loads:
 
 def utilization_during(loads: Loads, times: Intervals, kinds: Collection[str]) -> tuple[str, float] | None:
     """Of these ``kinds`` of link the one that is busiest in these times, and its utilization then; None when none is used or there is
-
     no time. That of a kind is the mean over the times of its link that is busiest at each.
 
     >>> links = pd.DataFrame({"link": ["a", "b"], "start_ps": [0, 10], "end_ps": [10, 20], "rate_bytes_s": [10.0, 5.0]})

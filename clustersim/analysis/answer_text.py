@@ -305,7 +305,6 @@ def _slack(analysis: Analysis) -> dict[str, Any] | None:
 
 def _stragglers(analysis: Analysis) -> list[dict[str, Any]]:
     """Ranks that others wait for, most first: its compute over that of its peers, idle of others because of it (in a measured trace
-
     waits in kernels without compute), and waits for it in collectives, idle or not. A rank that stands for others has their sums too.
     """
     table = analysis.stragglers.assign(idle=analysis.ranks["waited_for_ps"].to_numpy())

@@ -51,7 +51,6 @@ def run_window(ops: pd.DataFrame, steps: int, given: Window | None = None, step:
 
 def step_window(ops: pd.DataFrame, step: int, steps: int) -> Window:
     """Begin and end of a step, counted from 0, in ps: from the end of the one before it to its own, with the last compute of any rank for
-
     its micro-batches; the last ends with the trace. InputError when there is no such step.
 
     >>> ops = pd.DataFrame({"kind": ["forward", "optimizer", "forward"], "micro_batch": [0, 0, 1], "end_ps": [5, 7, 12]})

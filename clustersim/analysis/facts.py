@@ -14,7 +14,6 @@ from clustersim.errors import InputError
 @dataclass(frozen=True)
 class TraceFacts:
     """``window``: the window in words, and whether it was ``given`` by its times, with whatever work lies in it; ``steps``: optimizer steps
-
     in it, over which the times of an analysis are means.
 
     ``step_of``: by op, the optimizer step that it computes for, and ``step_ends_ps`` where each step but the last ends; None and

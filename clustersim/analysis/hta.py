@@ -37,7 +37,6 @@ _MEMORY = re.compile(r"^Memcpy|^Memset|^dma")
 
 def exact_times(imported: Imported, window: str = "file") -> pd.DataFrame:
     """A row per rank (and step): n, span_ps, busy_ps, idle_ps, compute_ps, communication_ps, memory_ps, overlap_ps, exposed_ps,
-
     non_compute_ps, and in percent idle_pct, compute_pct, non_compute_pct, overlap_pct_of_comm, overlap_pct_of_compute.
 
     The window is the whole ``file``; or ``hta``, what HTA keeps by default; or ``steps``, for each ProfilerStep of the host what was
@@ -62,7 +61,6 @@ def exact_times(imported: Imported, window: str = "file") -> pd.DataFrame:
 
 def hta_times(imported: Imported, last_step: bool = False) -> pd.DataFrame:
     """A row per rank with HTA 0.6.1's columns: idle, compute, non-compute and kernel time in us, their percentages, and
-
     ``comp_comm_overlap_pctg``. ``last_step`` is HTA's ``include_last_profiler_step``. Ranks without a device event are left out.
     """
     names = {name for one in imported.files.values() for name, *_ in one.steps}
@@ -76,7 +74,6 @@ def hta_times(imported: Imported, last_step: bool = False) -> pd.DataFrame:
 
 def _exact_window(imported: Imported, rank: int, one: FileEvents, launches: pd.DataFrame) -> np.ndarray:
     """What was launched before the last ProfilerStep, of the host's or the GPU's side, began; an op without correlation counts as
-
     launched with the first host event that has none.
     """
     if len({name for name, *_ in one.steps}) < 2:

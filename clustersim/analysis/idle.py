@@ -30,7 +30,6 @@ CAUSES = ("warm_up", "drain", "data", "peer", "contention", "dependency", "copie
 @dataclass(frozen=True)
 class Idle:
     """``causes``: a row per rank, ``rank`` and a column in ps per cause; ``waits``: the idle that was a wait for other ranks, op by op;
-
     ``contended_ps``: by rank, exposed communication longer than the shortest of its like; ``pieces``: by cause, the time in ps of each
     idle piece of the sweep, in their order.
     """

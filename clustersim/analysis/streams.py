@@ -238,7 +238,6 @@ def covered(pieces: Intervals, points: np.ndarray) -> np.ndarray:
 
 def stream_times(ops: Ops, window: tuple[int, int]) -> pd.DataFrame:
     """A row per stream of a rank: rank, stream, ops (how many have time in the window), busy_ps (their union there), utilization
-
     (None in an empty window). Ops of another step than the one looked at do not count.
     """
     lanes, first = np.unique(ops.lane, return_index=True)

@@ -21,7 +21,6 @@ _TIMES = ["compute_ps", "communication_ps", "hidden_ps", "exposed_ps", "idle_ps"
 @dataclass(frozen=True)
 class Capacity:
     """The memory of one GPU, what of it a job can have, what is in use outside of the framework's allocator; the part by which that
-
     allocator holds more than tensors.
     """
 

@@ -137,7 +137,6 @@ def contention(ops: Ops, joined: Activities) -> np.ndarray:
 
 def collective_waits(ops: Ops, joined: Activities, stands_for: np.ndarray) -> pd.DataFrame:
     """A row per kind of communicating op: family, kind, ops; wait_s, transfer_s and contention_s (the part of the transfer), summed
-
     over the ops, each as often as its rank ``stands_for`` others (by op); longest_wait_s. Seconds: such sums may be more than 64 bits
     of picoseconds.
     """

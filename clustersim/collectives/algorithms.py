@@ -41,7 +41,6 @@ class Send(NamedTuple):
 
 class Phase(NamedTuple):
     """What each member sends (by position), in ``steps`` messages that follow one another; ``turns``: round a ring, over every hop;
-
     ``in_switch``: messages inside a node go to its switch and back, and hold the links ``occupancy`` times as long as their bytes.
     """
 

@@ -89,7 +89,6 @@ def _compare(options: argparse.Namespace) -> None:
 
 def _per_step(a: Found, b: Found) -> tuple[Analysis, Analysis]:
     """Both as means over their steps; as they are where those are not known, with a warning if the other is known to have several
-
     or the windows asked for are unequally long.
     """
     if a.steps is None or b.steps is None:

@@ -41,7 +41,6 @@ _HOST_THREAD, _SOME_RANKS = 1, 4
 @dataclass(frozen=True)
 class _Facts:
     """What all files share: the head, ranks of the job where known, by kind the collective that it is, the threads, what ops wait for,
-
     begin and end of each of several steps.
     """
 

@@ -50,7 +50,6 @@ def waits(ops: pd.DataFrame, arguments: list[Arguments], code: np.ndarray, compl
 
 def _groups(arguments: list[Arguments], given: set[int], complete: bool) -> list[tuple[str, list[int], list[int]]]:
     """Label, ranks and arguments (their places) of every group whose ranks are all given; arguments that differ in sizes alone are of one
-
     group.
     """
     by_group: dict[tuple[Any, ...], list[int]] = {}

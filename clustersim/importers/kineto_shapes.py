@@ -88,7 +88,6 @@ _Read = tuple[dict[Any, list[_Product]], list[tuple[Any, Any, int]], dict[int, t
 
 def _read(path: Path) -> _Read:
     """Products by thread in order of their start, kernels (correlation, External id, ns), launches by correlation, whether any operator
-
     has sizes, and the products by External id.
     """
     found: dict[Any, list[tuple[_Product, Any]]] = defaultdict(list)

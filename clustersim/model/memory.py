@@ -27,7 +27,6 @@ PROBABILITY_BYTES = 4
 
 class Kept(NamedTuple):
     """What a generation of software keeps: with ``flash`` no scores. With ``products`` selective recompute keeps every second product
-
     instead, with ``outputs`` that of the MLP's last matrix too, which no backward reads. With ``gathered`` what sequence parallelism
     gathers stays for the backward, which else gathers it again.
     """

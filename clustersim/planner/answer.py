@@ -73,7 +73,6 @@ def _searched(question: Question, pool: Any, top: int, proven: int, each: bool, 
 
 def document(answer: Answer) -> dict[str, Any]:
     """``plans``, ``best_of_each`` strategy and ``front``: rows of choices, as an experiment file has them, training and summary; how many
-
     candidates; the law.
     """
     question, best = answer.question, answer.plans[0]

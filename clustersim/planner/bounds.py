@@ -90,7 +90,6 @@ def profile_of(experiment: Experiment) -> Profile:
 @dataclass(frozen=True)
 class Stages:
     """A pipeline, by stage: the rank that has it, seconds before the rank can begin with it and after it ends, seconds of a pass of the
-
     stages that the rank holds from there on.
     """
 

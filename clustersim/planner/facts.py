@@ -14,7 +14,6 @@ from clustersim.schedule.strategy import PRESETS, build
 @dataclass(frozen=True)
 class Facts:
     """Of a schedule: by pipeline rank the most chunks of micro-batches in flight; for a layer of the first rank, at least so many stretches
-
     of forwards, and of backwards, each of which partitioned state moves for.
     """
 

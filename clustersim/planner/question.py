@@ -44,7 +44,6 @@ _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,6})?(?:e[-+]?[0-9]{1,2})?)"
 @dataclass(frozen=True)
 class Question:
     """``base``: the experiment that candidates complete. ``each``: the best of every strategy is wanted too. ``micro_given``: which
-
     micro-batches are looked at was said. ``front``: numbers of GPUs at which the best is wanted.
     """
 

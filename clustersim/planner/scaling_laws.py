@@ -38,7 +38,6 @@ class Training:
 @dataclass(frozen=True)
 class KaplanConstants:
     """Kaplan et al. 2020 (arXiv 2001.08361): the fits of L(N, S_min) in table 3 and of B_crit(L) in table 5; nats a token, N without
-
     embeddings. N alone has another fit there (table 5: 0.076, 8.8e13), which is not that of L(N, S_min).
     """
 
@@ -72,7 +71,6 @@ def kaplan(parameters: float, sequence: int, constants: KaplanConstants | None =
 @dataclass(frozen=True)
 class LamyPoirierConstants:
     """Lamy-Poirier 2021 (arXiv 2106.02679), for its family X_x: 12 x^5 parameters, sequences of 16 x tokens, a critical batch of
-
     82.0 x^(2/3) sequences, with which the training takes 100,000 steps. The last two are recalled, not checked against the text.
     """
 

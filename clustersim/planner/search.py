@@ -40,7 +40,6 @@ class Workers(Protocol):
 @dataclass(frozen=True)
 class Limits:
     """What a plan may take: ``memory_bytes`` of a GPU, CUDA and NCCL with them, and by name the most of what ``figures`` says of a
-
     candidate and its step time.
     """
 

@@ -75,7 +75,6 @@ class Candidate:
 @dataclass(frozen=True)
 class Space:
     """What may be combined. ``gpus`` and ``batch`` (sequences) are the least and the most. A pipeline stage fills whole nodes of ``node``
-
     GPUs, or divides one; a job inside one node, or without a pipeline, may leave GPUs of its last node to others.
 
     Of ``recompute`` and ``offload`` the first that fits in memory is taken, and gradients are partitioned only where the optimizer's

@@ -36,7 +36,6 @@ class Bands:
 
 def place_rows(rows: Sequence[Row], room_in: float) -> Bands:
     """Stack the rows: compute (and streams of a profiler) tall, communication thin, a gap between ranks; shrunk to ``room_in`` as far as
-
     that stays visible.
     """
     heights = np.array([1.0 if row.tall else _COMMUNICATION for row in rows])

@@ -52,7 +52,6 @@ def shape_of(cluster: Cluster, group: Sequence[int]) -> Shape:
 
 class Spots(NamedTuple):
     """Loads of a group relative to its members, as columns: the link at ``offset`` of the set that the owner of ``member`` has in a
-
     ``block`` (-1: ``offset`` is the link itself) carries the share of the payload with the number ``amount``. ``sender`` has the member
     whose messages they are, by its place in the group; ``parts`` what of a connection crosses each link.
     """

@@ -72,7 +72,6 @@ class Links:
 @dataclass(frozen=True)
 class Memory:
     """Columns: ``rank`` holds so many ``bytes`` of a kind (``what``, a code of :mod:`clustersim.program.kinds`) from the start of
-
     op ``begin`` to the end of op ``end``; -1 is the beginning, and for good. One change of an op's memory at each end.
     """
 

@@ -81,7 +81,6 @@ def _parts(analysis: Analysis) -> list[tuple[str, dict[str, Any], float, pd.Seri
 
 def activity_figure(analysis: Analysis, edges: np.ndarray, shares: pd.DataFrame) -> Figure:
     """The share of the ranks that compute, communicate exposed, or idle, over time: what :func:`~clustersim.analysis.activity.activity`
-
     gives, stacked to 100 %.
     """
     _, size = axis_unit(int(edges[-1] - edges[0]))

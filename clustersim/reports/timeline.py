@@ -37,7 +37,6 @@ _WHOLE = ("stage", "layer", "micro_batch", "bytes")
 @dataclass(frozen=True)
 class Timeline:
     """``ops``: row (of ``chart.rows``), kind (of ``chart.kinds``), shade, start_ps, end_ps, stage, layer, micro_batch, bytes, name,
-
     stream, slack_ps (-1 where unknown), critical; ``ops_in_window`` counts those that take time on the shown ranks, ``known`` or not.
     ``merged[row, bin]``: the kind that fills most of a column, -1 for none; ``busy``: how much of it, 0..1. ``path``: the critical
     path.

@@ -17,7 +17,6 @@ _LETTER = {"forward": "F", "backward": "B", "recompute": "R", "input": "I", "wei
 @dataclass(frozen=True)
 class Trace:
     """``ops``: op, rank, stream, kind, name, stage, layer, micro_batch, start_ps, end_ps, wait_ps, bytes, flops, group, peer, an op a row;
-
     ``dependencies``: op, on; ``links``: link, start_ps, end_ps, rate_bytes_s, disjoint in time for each link;
     ``memory``: rank, time_ps, bytes (a signed change), what. Where an op has no stage, layer, micro-batch or peer it is -1.
     """
