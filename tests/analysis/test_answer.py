@@ -14,6 +14,7 @@ from clustersim.analysis.diff import changes, difference, difference_document
 from clustersim.analysis.facts import TraceFacts
 from clustersim.analysis.idle import CAUSES
 from clustersim.analysis.intervals import union
+from clustersim.analysis.memory import peaks
 from clustersim.errors import InputError
 from tests.analysis.test_streams import trace
 from tests.helpers import simulated, unit_cost
@@ -226,6 +227,10 @@ def test_the_peak_of_memory_and_when():
     held = pd.DataFrame({"rank": 0, "time_ps": [0, 2 * S, 5 * S], "bytes": [10, 7, -7], "what": "weights"})
     rows = document(analyze(type(step)(step.ops, step.dependencies, step.links, held)))["ranks"]
     assert [(row["peak_memory_bytes"], row["peak_memory_at_s"]) for row in rows] == [(17, 2), (None, None)]
+
+
+def test_nothing_is_held_where_no_memory_is_told():
+    assert peaks(pd.DataFrame({"rank": [], "time_ps": [], "bytes": []})) == {}
 
 
 def test_bandwidths_of_a_simulated_trace():

@@ -184,6 +184,9 @@ def test_a_guess_of_limits_is_right_only_within_all_of_them():
     assert not _agree(kinds, [Fraction(2), Fraction(3)], [0, None])  # the first is held at less than the second has
     kinds = _Kinds([0, 1], [[(0, Fraction(1))], [(0, Fraction(1))]], [{0: Fraction(1), 1: Fraction(2)}], [Fraction(3)], [6], [20, 3])
     assert _rates(kinds, [0, None]) is None  # the second leaves the first nothing
+    both, one = [(0, Fraction(1)), (1, Fraction(1))], {0: Fraction(1), 1: Fraction(1)}
+    kinds = _Kinds([0, 1], [both, both], [one, one], [Fraction(2)] * 2, [6, 6], [20, 20])
+    assert _rates(kinds, [0, 1]) is None  # both links say the same of the two: 6 together, of which each may have any part
 
 
 def test_unequal_weights_in_a_circle_whoever_came_first():
