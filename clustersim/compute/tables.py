@@ -107,7 +107,7 @@ def kernel_of(row: Mapping[str, str], place: str) -> Kernel:
         raise InputError(f"{place}: {foreign[0]}: a {kind} has none; allowed: {', '.join(_OF_KIND[kind])}")
 
     def size(column: str, default: str = "") -> int:
-        value = positive(row.get(column) or default, f"{place}: {column}", _LARGEST_SIZE)
+        value = positive(row.get(column) or default, f"{place}: {column}", _LARGEST_SIZE, 1)
         if value != int(value):
             raise InputError(f"{place}: {column}: expected a whole number, got {document.shown(row.get(column))}")
         return int(value)
@@ -136,12 +136,12 @@ def _allowed(word: str, known: Sequence[str]) -> str:
     return f"{document.shown(word)}{document.nearest(word, known)}; allowed: {', '.join(known)}"
 
 
-def positive(text: str | None, place: str, largest: float) -> float:
-    """A number above 0 and at most ``largest``; InputError at ``place`` for anything else."""
+def positive(text: str | None, place: str, largest: float, smallest: float = 1e-9) -> float:
+    """A number from ``smallest`` to ``largest``, between which ratios stay numbers; InputError at ``place`` for anything else."""
     try:
         value = float(text or "")
     except ValueError:
         value = 0.0
-    if not 0 < value <= largest:
-        raise InputError(f"{place}: expected a number above 0 and at most {largest:g}, got {document.shown(text)}")
+    if not smallest <= value <= largest:
+        raise InputError(f"{place}: expected a number from {smallest:g} to {largest:g}, got {document.shown(text)}")
     return value
