@@ -164,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         ("tensor", "divisors of the node and the heads"), ("pipeline", "divisors of the layers"), ("data", "any"),
         ("context", "such that a rank has 4,096 tokens or more"), ("expert", "powers of two"),
         ("micro-batch", "1,2,4 ... as far as batch and memory go"),
-        ("chunks", "up to 6, where a schedule takes any number"),
+        ("chunks", "all, down to one layer a stage"),
     ):  # fmt: skip
         plan.add_argument(f"--{option}", metavar="A,B|A..B", help=f"allowed values, default {what}")
     names = "default standard,interleaved-1f1b,mpp; where given, the best of each is printed too"

@@ -56,11 +56,9 @@ def read_variability(top: Section, ranks: int) -> Variability:
     failed = section.raw("failed_links", [])
     if not isinstance(failed, list) or not all(isinstance(name, str) for name in failed):
         section.error("failed_links", f"expected a list of names of links, for example [node0/nic0>network], got {shown(failed)}")
-    jitter = section.raw("jitter", 0)
-    none = jitter == 0 and not isinstance(jitter, bool)  # where a sweep begins
     return Variability(
         seed=section.integer("seed", 0, minimum=0, maximum=2**63 - 1),
-        jitter=0.0 if none else section.number("jitter"),
+        jitter=section.number("jitter", 0.0, closed=True),
         slow_gpus=tuple(sorted(slow_gpus.items())),
         slow_links=tuple(slow_links.items()),
         failed_links=tuple(dict.fromkeys(failed)),

@@ -15,7 +15,7 @@ from clustersim.commands.output import console, print_files, print_json
 from clustersim.document import clipped
 from clustersim.errors import InputError
 from clustersim.planner.answer import Answer, answer_to, document, write
-from clustersim.planner.explain import lost_by
+from clustersim.planner.explain import AS_FAST, lost_by
 from clustersim.planner.question import Question, read_question
 from clustersim.planner.search import Found, Search
 
@@ -89,9 +89,16 @@ def _print(answer: Answer) -> None:
     if question.front:
         _print_plans(question, answer.front, "the fastest for at most so many GPUs")
     if len(answer.plans) > 1:
-        print(f"runner-up: {lost_by(answer.plans[1], best, question.per_gpu)}")
+        print(f"runner-up: {_runner_up(question, answer.plans)}")
     if question.micro_given and best.candidate.micro == max(question.space.micro) and best.candidate.micro_batches > 1:
         print(f"the best has the largest micro-batch looked at, {best.candidate.micro}; a larger --micro-batch may be faster still")
+
+
+def _runner_up(question: Question, plans: Sequence[Found]) -> str:
+    """Why the second lost; where it is as fast, why the first that is not did."""
+    losses = [lost_by(plan, plans[0], question.training, question.per_gpu) for plan in plans[1:]]
+    slower = next((why for why in losses if why != AS_FAST), AS_FAST)
+    return slower if slower == losses[0] else f"{AS_FAST}; the first that is not: {slower}"
 
 
 def _training_text(question: Question, best: Found) -> str:
@@ -112,7 +119,8 @@ def _print_plans(question: Question, plans: Sequence[Found], title: str) -> None
     heads = (*degrees, "batch", "micro x m", "strategy", "chunks", "partition", "recompute", "offload")
     for head in heads:
         printed.add_column(head, justify="left" if head in ("strategy", "partition", "recompute", "offload") else "right")
-    for head in ("GPUs", "step", "MFU (%)", "memory", "GPU hours", "days"):
+    priced = question.prices.gpu_hour is not None
+    for head in ("GPUs", "step", "MFU (%)", "memory", "GPU hours", "days", *(["cost"] if priced else [])):
         printed.add_column(head, justify="right")
     for found in plans:
         one, made = found.candidate, question.bill(found.candidate, found.step_s)
@@ -121,6 +129,6 @@ def _print_plans(question: Question, plans: Sequence[Found], title: str) -> None
         printed.add_row(
             *(str(getattr(one, name)) for name in degrees), f"{one.batch:,}", *choices, f"{one.gpus:,}", units.time_text(found.step_s),
             "none" if mfu is None else f"{100 * mfu:.1f}", units.decimal_size_text(found.row["peak_memory_bytes"]),
-            f"{made['gpu_hours']:,.4g}", f"{made['days']:.4g}",
+            f"{made['gpu_hours']:,.4g}", f"{made['days']:.4g}", *([f"{made['cost']:,.0f}"] if priced else []),
         )  # fmt: skip
     console().print(printed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,7 +12,7 @@ import msgspec
 import numpy as np
 
 from clustersim.importers.kineto_kinds import DEVICE, Arguments
-from clustersim.importers.kineto_text import BLOCK, NO_JSON, Header, pieces
+from clustersim.importers.kineto_text import BLOCK, NO_JSON, Header, lenient, pieces
 
 NEVER = np.iinfo(np.int64).max  # the launch of an op whose launch the file does not hold
 NO_TIME = np.iinfo(np.int64).min
@@ -142,8 +141,8 @@ class _Reader:
         return _DECODE_EXACT.decode(text) if _loses_digits(starts) else events
 
     def _lenient(self, text: bytes) -> list[Any]:
-        """Names with control characters or broken UTF-8, NaN for a number, arguments that are no object: what writers get wrong."""
-        values = json.loads(text.decode(errors="replace"), strict=False, parse_float=Decimal)
+        """What :func:`lenient` reads, and arguments that are no object."""
+        values = lenient(text, parse_float=Decimal)
         return [_event(one) for one in values if isinstance(one, dict)]
 
     def add(self, events: list[Any]) -> None:

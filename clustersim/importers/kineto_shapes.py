@@ -7,7 +7,6 @@ innermost matrix product that was under way, on the thread that launched it, whe
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_right
 from collections import defaultdict
@@ -21,7 +20,7 @@ from clustersim.compute.kernels import Kernel, Matmul
 from clustersim.errors import InputError
 from clustersim.importers.kineto_events import NO_TIME, nanoseconds
 from clustersim.importers.kineto_kinds import DEVICE, KERNEL
-from clustersim.importers.kineto_text import NO_JSON, Header, pieces
+from clustersim.importers.kineto_text import NO_JSON, Header, lenient, pieces
 
 _PRECISIONS = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32"}
 _NESTED = 8  # products under way on one thread at a time
@@ -176,9 +175,8 @@ _DECODE = msgspec.json.Decoder(list[_Event])
 def _decode(text: bytes) -> list[_Event]:
     try:
         return _DECODE.decode(text)
-    except NO_JSON:  # what writers get wrong: control characters, broken UTF-8, NaN
-        values = json.loads(text.decode(errors="replace"), strict=False)
-        return [msgspec.convert(one, _Event) for one in values if isinstance(one, dict)]
+    except NO_JSON:
+        return [msgspec.convert(one, _Event) for one in lenient(text) if isinstance(one, dict)]
 
 
 def _args(value: Any) -> _Args:

@@ -33,6 +33,8 @@ _SPACE = b" \t\r\n,"
 NO_JSON = (msgspec.MsgspecError, ValueError, RecursionError)  # the first of msgspec, of which not every release makes it a ValueError
 _BYTE = re.compile(r"(.*) \(byte (\d+)\)", re.S)  # as msgspec says where
 _OPEN, _CLOSE = re.compile(rb"\s*\["), re.compile(rb"\s*\]")
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.S)
+
 
 class NotATrace(InputError):
     """JSON of something else."""
@@ -56,12 +58,17 @@ def pieces(path: Path, decode: Decode, header: Header, block: int = BLOCK) -> It
     """
     blocks = _Counted(_blocks(path, block))
     text = _to_events(path, blocks, header)
+    looked = 0  # bytes without the end of an event: looked through again once there are twice as many, or it takes the square of them
     for more in blocks:
         text = (text + more).lstrip(_SPACE)
+        if len(text) > _LONGEST:
+            raise InputError(f"{path}: invalid JSON: an event of more than {_LONGEST >> 20} MiB")
+        if len(text) < 2 * looked:
+            continue
         cut = _guess(text)
         events = _try(decode, memoryview(text)[: cut[0]]) if cut else None
         if cut and events is not None:
-            text = text[cut[1] :]
+            text, looked = text[cut[1] :], 0
             yield events
             continue
         end, closed = _last_event(text)
@@ -71,8 +78,7 @@ def pieces(path: Path, decode: Decode, header: Header, block: int = BLOCK) -> It
         if closed:
             yield from _rest(path, decode, text, blocks, header)
             return
-        if len(text) > _LONGEST:
-            raise InputError(f"{path}: invalid JSON: an event of more than {_LONGEST >> 20} MiB")
+        looked = len(text)
     text = text.lstrip(_SPACE)
     end, closed = _last_event(text)
     if not closed:
@@ -104,7 +110,12 @@ def _rest(path: Path, decode: Decode, text: bytes, blocks: _Counted, header: Hea
         text = text[close_at + 1 :]
     else:
         text = text[close.end() :]
-    text = (text + b"".join(blocks)).lstrip()
+    behind = [text]
+    for more in blocks:
+        behind.append(more)
+        if sum(map(len, behind)) > _LONGEST:
+            raise InputError(f"{path}: more than {_LONGEST >> 20} MiB behind the events")
+    text = b"".join(behind).lstrip()
     if header.bare:
         if text:
             raise InputError(f"{path}: invalid JSON at byte {blocks.bytes - len(text)}: text behind the list of events")
@@ -174,6 +185,16 @@ def _escaped(letters: np.ndarray, quotes: np.ndarray) -> np.ndarray:
     return odd
 
 
+def lenient(text: bytes, **how: Any) -> Any:
+    r"""What writers get wrong, read all the same: control characters, broken UTF-8, NaN, one half of a pair of surrogates.
+
+    >>> lenient(rb'"a\ud83d \ud83d\ude00 \\ud83d"') == "a\ufffd \U0001f600 \\ud83d"
+    True
+    """
+    whole = _ESCAPE.sub(lambda found: r"\ufffd" if found[1] else found[0], text.decode(errors="replace"))
+    return json.loads(whole, strict=False, **how)
+
+
 def _try(decode: Decode, text: memoryview) -> list[Any] | None:
     try:
         return decode(b"".join((b"[", text, b"]")))
@@ -199,8 +220,10 @@ def _place(text: bytes, error: Exception, at: int) -> str:
     if isinstance(error, json.JSONDecodeError):
         before = text.decode(errors="surrogateescape")[: error.pos].encode(errors="surrogateescape")
         return f" at byte {at + len(before)}: {error.msg}"
+    if isinstance(error, RecursionError):
+        return ": nested too deeply"
     found = _BYTE.fullmatch(str(error))
-    return f" at byte {at + int(found[2])}: {found[1]}" if found else f": {error}"
+    return f" at byte {at + int(found[2])}: {found[1]}" if found else f": {str(error).partition(';')[0]}"
 
 
 def _object(path: Path, text: bytes, at: int = 0) -> dict[str, Any]:
@@ -209,7 +232,7 @@ def _object(path: Path, text: bytes, at: int = 0) -> dict[str, Any]:
         try:
             value = msgspec.json.decode(text)
         except NO_JSON:
-            value = json.loads(text.decode(errors="replace"), strict=False)
+            value = lenient(text)
     except (ValueError, RecursionError) as error:
         kind = "the file is empty" if not text.strip() else f"invalid JSON{_place(text, error, at)}"
         raise InputError(f"{path}: {kind}") from None

@@ -78,7 +78,7 @@ def document(answer: Answer) -> dict[str, Any]:
     question, best = answer.question, answer.plans[0]
 
     def row(found: Found) -> dict[str, Any]:
-        why = "the best" if found is best else lost_by(found, best, question.per_gpu)
+        why = "the best" if found is best else lost_by(found, best, question.training, question.per_gpu)
         summary = {name: value for name, value in found.row.items() if name not in _ROW_OF_A_POINT}
         bound = {"step_time_bound_s": found.bound_s, "lost_by": why}
         one = found.candidate

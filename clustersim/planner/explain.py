@@ -8,28 +8,35 @@ from typing import Any
 
 from clustersim import units
 from clustersim.planner.memory_bound import Memory
-from clustersim.planner.question import Question
+from clustersim.planner.question import LIMITS, Question
+from clustersim.planner.scaling_laws import Training
 from clustersim.planner.search import Found, Search
 from clustersim.planner.space import Candidate, Space, roots
 from clustersim.schedule.strategy import OFFLOADS
 
+AS_FAST = "as fast"
 _SMALL = 0.1
 """Parts below this share of the loss are not named."""
 
 
-def lost_by(plan: Found, best: Found, per_gpu: bool = False) -> str:
-    """Where the step of a plan loses time to the best, for the same number of sequences (``per_gpu``: GPU time); the largest part first.
+def lost_by(plan: Found, best: Found, training: Training, per_gpu: bool = False) -> str:
+    """Where the training loses time to the best (``per_gpu``: GPU time), a step's worth of it; the largest part first.
+
+    The parts of the step are for the same number of sequences; where the batches differ the whole training may need more of them.
 
     >>> from clustersim.planner.space import Candidate
+    >>> tokens = Training(0.0, 1e6)
     >>> def found(recompute, compute, exposed, idle):
     ...     row = {"step_time_s": compute + exposed + idle, "ideal_compute_s": compute, "exposed_communication_s": exposed, "idle_s": idle}
     ...     return Found(Candidate(2, 4, 1, 1, 1, 1, 8, "standard", 1, False, recompute=recompute), 0.0, row)
-    >>> lost_by(found("full", 4.0, 0.5, 1.5), found("none", 3.0, 0.6, 1.0))
+    >>> lost_by(found("full", 4.0, 0.5, 1.5), found("none", 3.0, 0.6, 1.0), tokens)
     '+30 % of the step: more recompute +1 s, more bubble +500 ms'
-    >>> lost_by(found("none", 3.0, 0.6, 1.0), found("none", 3.0, 0.6, 1.0))
+    >>> lost_by(found("none", 3.0, 0.6, 1.0), found("none", 3.0, 0.6, 1.0), tokens)
     'as fast'
     """
-    scale = best.candidate.batch / plan.candidate.batch * (plan.candidate.gpus / best.candidate.gpus if per_gpu else 1)
+    gpus = plan.candidate.gpus / best.candidate.gpus if per_gpu else 1
+    scale = best.candidate.batch / plan.candidate.batch * gpus
+    longer = training.steps(plan.candidate.batch) / training.steps(best.candidate.batch) * gpus - scale
     own, other = plan.row, best.row
     lost_s = {
         what: own[key] * scale - other[key]
@@ -39,11 +46,12 @@ def lost_by(plan: Found, best: Found, per_gpu: bool = False) -> str:
             ("bubble", "idle_s"),
         )
     }
+    lost_s["data to train on"] = longer * own["step_time_s"]
     total_s = sum(lost_s.values())
     named = sorted(lost_s.items(), key=lambda part: -abs(part[1]))
     worth = [part for part in named if abs(part[1]) > _SMALL * max(abs(total_s), 1e-6 * other["step_time_s"])]
     if not worth or abs(total_s) < 5e-4 * other["step_time_s"]:
-        return "as fast"
+        return AS_FAST
     against = [f"{_word(what, part)} +{units.time_text(part)}" for what, part in worth if part > 0]
     favour = [f"{_word(what, part)} -{units.time_text(-part)}" for what, part in worth if part < 0]
     parts = "; ".join(", ".join(texts) for texts in (against, favour) if texts)
@@ -64,7 +72,11 @@ def why_none(result: Search, question: Question) -> str:
     """Which limit leaves no plan, and what would."""
     space, limits = question.space, question.limits
     if result.beyond:
-        parts = [f"{name} at most {limits.most[name]:.6g}, but no candidate is below {value:.6g}" for name, value in result.beyond.items()]
+        parts = [
+            f"{name} at most {limits.most[figure]:.6g}, but no candidate is below {result.beyond[figure]:.6g}"
+            for name, figure in LIMITS.items()
+            if figure in result.beyond
+        ]
         return f"no plan is within the limits: {'; '.join(parts)}; allowed: a larger limit"
     if result.too_large is not None:
         return _too_large(*result.too_large, question)

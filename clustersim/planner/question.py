@@ -283,7 +283,8 @@ def _range(option: str, given: int | str | None, default: tuple[int, int]) -> tu
         least, most = (int(low), int(high)) if dots else (1, int(low))
     except ValueError:
         least, most = 0, 0
-    _refuse_reversed(option, given, least, most)
+    if dots:
+        _refuse_reversed(option, given, least, most)
     if not 1 <= least <= most or most > default[1]:
         raise InputError(f"{option} {clipped(str(given))}: expected a number of GPUs up to {default[1]:,}, or a range as 64..1024")
     return least, most

@@ -10,16 +10,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from clustersim.schedule.catalogue import ORDERS
 from clustersim.schedule.placements import PIPES
 from clustersim.schedule.strategy import PRESETS, Strategy
-
-MOST_CHUNKS = 6
-"""Of a schedule that takes any number of chunks up to so many are tried; a layered one has one layer a stage."""
 
 
 @dataclass(frozen=True)
@@ -163,11 +160,11 @@ def _partitioned(bare: Candidate, space: Space) -> Iterator[Candidate]:
 
 
 def chunks_of(space: Space, strategy: Strategy, pipeline: int) -> tuple[int, ...]:
-    """Stages per rank that a strategy can have. Schedules that loop over the ranks need several.
+    """Stages per rank that a strategy can have, down to one layer a stage. Schedules that loop over the ranks need several.
 
-    >>> space = Space(24, (1, 8), (8, 8))
-    >>> chunks_of(space, PRESETS["interleaved-1f1b"], 4), chunks_of(space, PRESETS["mpp"], 4), chunks_of(space, PRESETS["standard"], 4)
-    ((2, 3, 6), (6,), (1,))
+    >>> space = Space(96, (1, 8), (8, 8))
+    >>> chunks_of(space, PRESETS["interleaved-1f1b"], 8), chunks_of(space, PRESETS["mpp"], 8), chunks_of(space, PRESETS["standard"], 8)
+    ((2, 3, 4, 6, 12), (12,), (1,))
     """
     own, pipes = ORDERS[strategy.order].chunks, PIPES.get(strategy.placement, 1)
     if space.layers % pipeline or (pipeline == 1 and own is not None and own > 1):
@@ -176,7 +173,7 @@ def chunks_of(space: Space, strategy: Strategy, pipeline: int) -> tuple[int, ...
     if own is None:
         return (of_rank,)
     fixed = own == 1 or strategy.placement != "modular"
-    wanted: Iterable[int] = (own,) if fixed else space.chunks or range(2, MOST_CHUNKS + 1)
+    wanted = (own,) if fixed else space.chunks or divisors(of_rank)[1:]
     return tuple(chunks for chunks in wanted if of_rank * pipes % chunks == 0)
 
 

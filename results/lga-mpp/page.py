@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pandas as pd
 from closed_form import MEMORY_BYTES, layer_of, step_s
-from configurations import CALIBRATED, PAPER, PEAK
+from configurations import CALIBRATED, PAPER, PEAK, base
+
+from clustersim.experiment import parse
+from clustersim.sweeps.points import resolved
 
 METHODS = ("baseline", "improved")
 PUBLISHED_DAYS = {"baseline": 14.5, "improved": 7.15}
 """From the efficiencies of 0.45 and 0.85."""
+_STATE = {"none": "no state partitioned", "parameters": "all state partitioned"}
+_CHECKPOINTS = {"none": "checkpoints on the GPU", "activations": "checkpoints on the host"}
 _TRAFFIC = {"reduce": "gradient reduction", "state": "partitioned state", "pipeline": "pipeline, 5 stages", "tensor": "tensor, 16 ways"}
 
 
@@ -20,11 +25,16 @@ def page(tables: Mapping[str, pd.DataFrame]) -> str:
     text = Path(__file__).with_name("page.txt").read_text(encoding="utf-8")
     comparison, sizes = tables["comparison"], tables["sizes"]
     return text.format(
-        parameters=f"{12 * 160**5 / 1e12:.2f}", software=CALIBRATED,
+        parameters=f"{12 * 160**5 / 1e12:.2f}", software=CALIBRATED, usable=gb(usable_bytes()),
         **_times(comparison), **_sizes(sizes), **_networks(tables["networks"], pick(sizes, x=160, method="improved")["days"]),
         **_memory(tables["memory"]),
         comparison_table=comparison_table(comparison), sizes_table=sizes_table(sizes), intensity_table=intensity_table(tables["intensity"]),
     )  # fmt: skip
+
+
+def usable_bytes() -> int:
+    """What a job can have of a GPU's memory."""
+    return parse(resolved(base(), PAPER[1].assignments()), base().near).cluster.gpu.usable_memory_bytes
 
 
 def pick(table: pd.DataFrame, **of: object) -> pd.Series:
@@ -83,6 +93,9 @@ def _networks(networks: pd.DataFrame, on_infiniband: float) -> dict[str, str]:
     return {
         "ethernet_days": f"**{best['days']:.2f}**",
         "ethernet_degrees": degrees(best),
+        "ethernet_state": f"{_STATE[best['partition']]}, {_CHECKPOINTS[best['offload']]}",
+        "ethernet_memory": gb(best["peak_memory_bytes"]),
+        "ethernet_share": share(best["peak_memory_bytes"]),
         "ethernet_more": f"{best['days'] / on_infiniband - 1:.0%}",
         "ethernet_fixed": f"{fixed['improved']:.1f}",
         "ethernet_fixed_baseline": f"{fixed['baseline']:.1f}",

@@ -51,9 +51,10 @@ weights), whatever the schedule; chunks take their part. A message arrives after
 ![Makespan against delay](delay.png)
 
 Without delay interleaving (4 chunks a rank) cuts the bubble of 1F1B to a quarter. It pays with 4.4 times the messages, each of
-which is waited for: from a delay of 0.45 s (0.47 s with 32 micro-batches) it is slower than 1F1B, with a backward in two halves
-already from 0.36 s (0.26 s). Breadth-first and GPipe send while others compute, and pay 2(p-1) delays and no more (breadth-first as
-long as (m-p)F/v covers p delays); for this they hold the activations of all micro-batches.
+which is waited for: from a delay of {interleaved-1f1b 16} s ({interleaved-1f1b 32} s with 32 micro-batches) it is slower than 1F1B,
+with a backward in two halves already from {interleaved-zb 16} s ({interleaved-zb 32} s). Breadth-first and GPipe send while others
+compute, and pay 2(p-1) delays and no more (breadth-first as long as (m-p)F/v covers p delays); for this they hold the activations of
+all micro-batches.
 
 ![Bubble against activations](memory.png)
 
@@ -202,7 +203,25 @@ def main() -> None:
 
 def page(rows: pd.DataFrame, delayed: pd.DataFrame) -> str:
     """The README."""
-    return _README.replace("{table}", markdown(rows, delayed))
+    text = _README.replace("{table}", markdown(rows, delayed))
+    for name in ("interleaved-1f1b", "interleaved-zb"):
+        for m in MICRO_BATCHES:
+            text = text.replace(f"{{{name} {m}}}", f"{slower_from_s(delayed, name, m):.2f}")
+    return text
+
+
+def slower_from_s(delayed: pd.DataFrame, name: str, m: int) -> float:
+    """The delay from which a schedule is slower than 1F1B, between two delays of the table on a straight line.
+
+    >>> times = {"schedule": ["1f1b", "a"] * 2, "m": 8, "delay_s": [0.0, 0.0, 0.5, 0.5], "makespan_s": [6.0, 5.0, 6.0, 9.0]}
+    >>> slower_from_s(pd.DataFrame(times), "a", 8)
+    0.125
+    """
+    curves = delayed[delayed["m"] == m].pivot(index="delay_s", columns="schedule", values="makespan_s")
+    lead_s = curves["1f1b"] - curves[name]
+    after = int((lead_s < 0).to_numpy().argmax())
+    (before_s, after_s), (ahead_s, behind_s) = lead_s.index[after - 1 : after + 1], lead_s.iloc[after - 1 : after + 1]
+    return float(before_s + (after_s - before_s) * ahead_s / (ahead_s - behind_s))
 
 
 if __name__ == "__main__":

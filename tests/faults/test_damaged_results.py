@@ -31,6 +31,19 @@ def test_a_table_of_an_earlier_sweep_that_is_none_is_replaced(small, cli):
     assert Path("out/sweep.parquet").read_bytes() == good and json.loads(Path("out/knees.json").read_text()) is not None
 
 
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity"])
+@pytest.mark.parametrize("name", ["summary", "manifest"])
+def test_a_document_with_what_is_no_number_is_named(small, cli, name, number):
+    assert cli("run", "e.yaml", "--set", "model.layers=2", "--no-plot", "-o", "run").status == 0
+    document = Path(f"run/{name}.json")
+    document.write_text(document.read_text().replace("{", f'{{"more": {number}, ', 1))
+    for to in ("chrome", "parquet"):
+        result = cli("convert", "run", "--to", to, "-o", "x.json")
+        assert (result.status, result.out) == (2, "")
+        assert result.err.startswith(f"clustersim: run/{name}.json: not readable JSON: {number} is ") and result.err.count("\n") == 1
+    assert sorted(path.name for path in Path().iterdir()) == ["e.yaml", "run"]
+
+
 @pytest.mark.parametrize("command", ["analyze run", "gantt run -o g.svg", "report run -o r.html", "convert run --to csv -o c"])
 @pytest.mark.parametrize("name", ["ops", "dependencies", "links", "memory", "link_totals", "ranks"])
 @pytest.mark.parametrize("damage", [b"", b"PAR1", b"\x00" * 1000, None], ids=["empty", "magic", "zeros", "cut"])

@@ -262,6 +262,30 @@ def test_broken_utf8(tmp_path):
     assert load_kineto(path).trace.ops["name"].tolist() == ["\ufffd"]
 
 
+def test_half_a_pair_of_surrogates(tmp_path):
+    """In JSON's escapes: no text of any encoding, and no reason to refuse a trace; a whole pair is a character."""
+    text = json.dumps({"traceEvents": [event("LONE", **NCCL), event("PAIR", ts=20)], "distributedInfo": {"rank": 0, "x": "LONE"}})
+    path = tmp_path / "t.json"
+    path.write_text(text.replace("LONE", "\\ud800k \\\\ud800").replace("PAIR", "\\ud83d\\ude00").replace("allreduce", "all\\udc00reduce"))
+    assert load_kineto(path).trace.ops["name"].tolist() == ["\ufffdk \\ud800", "\U0001f600"]
+
+
+@pytest.mark.parametrize("behind", ['], "x": "WIDE"}', "]WIDE}", ', {"name": "WIDE"}]}'])
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_grows_without_end_is_read_up_to_a_limit(tmp_path, monkeypatch, behind, packed):
+    monkeypatch.setattr("clustersim.importers.kineto_text._LONGEST", 5_000_000)
+    begin, middle, end = ('{"traceEvents": [' + json.dumps(event()) + behind).partition("WIDE")
+    for wide, refused in ((4_000_000, False), (6_000_000, True)):
+        content = (begin + " " * wide + end).encode()
+        path = tmp_path / "t.json"
+        path.write_bytes(gzip.compress(content, 1) if packed else content)
+        if refused:
+            with pytest.raises(InputError, match=r"(an event of )?more than 4 MiB( behind the events)?$"):
+                load_kineto(path)
+        else:
+            assert load_kineto(path).trace.ops["end_ps"].tolist() == [10_000_000]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -280,6 +304,7 @@ def test_broken_utf8(tmp_path):
         (b'{"traceEvents": [{"ph": "X"}]', "invalid JSON"),
         (b'{"traceEvents": [{"ph": "X"}], "a": }', "invalid JSON"),
         (b'{"traceEvents": [{"ph": "X"}]} trailing', "invalid JSON"),
+        (b'{"traceEvents": [{"ph": ' + b"[" * 100_000 + b"]" * 100_000 + b"}]}", "invalid JSON in the events: nested too deeply"),
         (gzip.compress(b'{"traceEvents": []}', mtime=0)[:-12], "gzip file is truncated"),
         (b"\x1f\x8b\x00nonsense", "gzip file is damaged"),
         (b"PK\x03\x04 a zip", "invalid JSON"),

@@ -46,9 +46,16 @@ def test_the_document_and_the_files(folder, cli):
 
 def test_what_is_printed(folder, cli):
     result = cli("plan", *SMALL[:1], "--cluster", *SMALL[1:], "--strategies", "standard,mpp", "--gpus", "1..2", "-o", "out")
-    assert result.status == 0
+    assert result.status == 0 and "cost" not in result.out
     assert "the best 3 by time" in result.out and "the best of each strategy" in result.out and "at most so many GPUs" in result.out
     assert result.out.partition("files:\n")[2].split() == ["out/plans.csv", "out/best.yaml", "out/pareto.png"]
+
+
+def test_with_a_price_every_plan_has_its_cost(folder, cli):
+    result = cli("plan", *SMALL, "--price", "2.5/h", "--top", "1")
+    heads, row = (re.split(r"[┃│|]", line) for line in result.out.splitlines() if re.search(r"GPU hours|mpp|standard", line))
+    made = {head.strip(): cell.strip().replace(",", "") for head, cell in zip(heads, row, strict=True)}
+    assert float(made["cost"]) == pytest.approx(2.5 * float(made["GPU hours"]), rel=1e-3, abs=0.5)
 
 
 def test_the_choices_of_a_row_are_those_of_an_experiment_file(folder, cli):
@@ -116,6 +123,8 @@ def test_at_least_as_fast_as_the_papers_improved_configuration(folder):
         (["gpt3-175b", "dgx-a100", "--cluster", "dgx-h100"], "CLUSTER: given twice"),
         (["gpt3-175b", "dgx-a100", "--gpus", "8", "--batch", "64", "--sequence", "2048"], "fits in memory: the smallest needs 352.5 GB"),
         (["gpt3-175b", "dgx-a100", "--gpus", "many"], "--gpus many: expected a number of GPUs"),
+        (["x-32", "dgx-a100", "--gpus", "0"], "--gpus 0: expected a number of GPUs up to 200,000"),
+        (["x-32", "dgx-a100", "--gpus=-4"], "--gpus -4: expected a number of GPUs up to 200,000"),
         (["x-32", "dgx-a100", "--gpus", "4..2"], "--gpus 4..2: the range is reversed; allowed: the smaller number first, 2..4"),
         (["x-32", "dgx-a100", "--tensor", "4..2"], "--tensor 4..2: the range is reversed; allowed: the smaller number first, 2..4"),
         (["x-32", "dgx-a100", "--sequence", "512", "--context", "3"], "--context 3: does not divide a sequence of 512 tokens; allowed"),
@@ -154,6 +163,10 @@ def test_at_least_as_fast_as_the_papers_improved_configuration(folder):
         (
             ["x-32", "dgx-a100", "--gpus", "2", "--batch", "8", "--micro-batch", "1", "--jobs", "1", "--limit", "days=1e-3"],
             "days at most 0.001",
+        ),
+        (
+            ["x-32", "dgx-a100", "--gpus", "2", "--batch", "8", "--micro-batch", "1", "--jobs", "1", "--limit", "gpu-hours=1e-3"],
+            "gpu-hours at most 0.001, but no candidate is below",
         ),
     ],
 )

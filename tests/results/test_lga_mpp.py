@@ -79,6 +79,24 @@ def test_the_committed_page_is_that_of_the_tables():
     assert (FOLDER / "README.md").read_text(encoding="utf-8") == make.page(KEPT)
 
 
+def test_what_the_text_of_the_page_claims_is_so():
+    def days_of(case, network, method):
+        (found,) = networks[(networks["case"] == case) & (networks["network"] == network) & (networks["method"] == method)]["days"]
+        return found
+
+    networks, memory, sizes = KEPT["networks"], KEPT["memory"], KEPT["sizes"]
+    assert days_of("shortest", "Ethernet", "improved") < days_of("shortest", "InfiniBand", "baseline")
+    assert days_of("as on InfiniBand", "Ethernet", "improved") > days_of("as on InfiniBand", "Ethernet", "baseline")
+    held = memory.set_index(["method", "partition", "offload"])
+    assert held.loc[("baseline", "none", "all"), "peak_memory_bytes"] < held.loc[("improved", "parameters", "all"), "peak_memory_bytes"]
+    assert held.loc[("improved", "gradients", "none"), "fits"] and not held.loc[("improved", "optimizer", "none"), "fits"]
+    assert held.loc[("improved", "parameters", "none"), "peak_memory_bytes"] < 80 * 2**30 / 3
+    assert sizes[(sizes["x"] == 320) & (sizes["method"] == "improved")]["days"].item() > 365
+    assert set(sizes[sizes["method"] == "improved"]["partition"]) == {"none", "parameters"}
+    peak = KEPT["comparison"].query("cost == 'peak' and pipeline == 1").groupby("dimensions")["days"]
+    assert (peak.max() / peak.min() - 1 < 1e-3).all()  # without a pipeline the same time
+
+
 def test_the_pictures_are_those_of_the_tables(tmp_path):
     for name in make.draw(KEPT, tmp_path):
         assert alike(tmp_path / name, FOLDER / name)

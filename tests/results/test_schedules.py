@@ -116,4 +116,4 @@ def test_spread_keeps_labels_apart_and_their_order():
 
 
 def test_examples():
-    assert doctest.testmod(make) == (0, 1)
+    assert doctest.testmod(make) == (0, 3)
