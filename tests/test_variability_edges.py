@@ -26,5 +26,5 @@ def test_no_noise_is_no_noise():
 
 @pytest.mark.parametrize("jitter", ["false", "-0.1", "1.5", "none of it"])
 def test_what_is_no_noise_is_refused(jitter):
-    with pytest.raises(InputError, match="jitter: expected a number(, got| from 0 to 1, got)"):
+    with pytest.raises(InputError, match=r"jitter: expected a number(, got| from 0 to 1, got)"):
         parsed(JOB.format(variability=f"{{jitter: {jitter}}}"))

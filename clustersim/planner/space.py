@@ -72,7 +72,7 @@ class Candidate:
 @dataclass(frozen=True)
 class Space:
     """What may be combined. ``gpus`` and ``batch`` (sequences) are the least and the most. A pipeline stage fills whole nodes of ``node``
-    GPUs, or divides one; a job inside one node, or without a pipeline, may leave GPUs of its last node to others.
+    GPUs, or divides one; a job inside one node, or one without a pipeline on all GPUs that there are, may leave GPUs of its last node idle.
 
     Of ``recompute`` and ``offload`` the first that fits in memory is taken, and gradients are partitioned only where the optimizer's
     state alone is not enough: the later ones save memory and are never faster.
@@ -144,7 +144,7 @@ def _replicas(space: Space, pipeline: int, others: int, micro: int, expert: int)
         stage = data * others
         allowed = low <= data <= high and data % expert == 0 and data * micro * count >= space.batch[0]
         whole = stage % space.node == 0 or space.node % stage == 0
-        placed = whole or pipeline == 1 or pipeline * stage <= space.node
+        placed = whole or pipeline * stage <= space.node or (pipeline == 1 and stage == space.gpus[1])
         if allowed and placed and count >= pipeline and not {(count, True), (count, whole)} & seen:
             yield data, count
             seen.add((count, whole))

@@ -82,9 +82,10 @@ def _bounds(axes: Axes, answer: Answer) -> None:
 
 
 def _plain_numbers(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    for axis, places in ((axes.xaxis, LogLocator(2, numticks=12)), (axes.yaxis, LogLocator(subs=(1.0, 2.0, 5.0)))):
+        axis.set_major_locator(places)
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"))
         axis.set_minor_formatter(NullFormatter())

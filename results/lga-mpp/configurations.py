@@ -13,10 +13,11 @@ from functools import cached_property
 from typing import Any
 
 from clustersim import document, presets
+from clustersim.experiment import parse
 from clustersim.model.presets import preset
 from clustersim.model.spec import Model
 from clustersim.planner.scaling_laws import Prices, Training, bill, lamy_poirier
-from clustersim.sweeps.points import Base, base_of
+from clustersim.sweeps.points import Base, base_of, resolved
 from clustersim.sweeps.run import Workers
 
 PEAK, CALIBRATED = "peak", "megatron-2024"
@@ -130,3 +131,8 @@ def row_of(one: Configuration, summary: dict[str, Any]) -> dict[str, Any]:
 
 MEMORY = ("weights", "gradients", "optimizer", "buffers", "activations")
 """Kinds of memory, as the summary names them."""
+
+
+def usable_bytes() -> int:
+    """What a job can have of a GPU's memory."""
+    return parse(resolved(base(), PAPER[1].assignments()), base().near).cluster.gpu.usable_memory_bytes

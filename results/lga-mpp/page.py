@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 from closed_form import MEMORY_BYTES, layer_of, step_s
-from configurations import CALIBRATED, PAPER, PEAK, base
-
-from clustersim.experiment import parse
-from clustersim.sweeps.points import resolved
+from configurations import CALIBRATED, PAPER, PEAK, usable_bytes
 
 METHODS = ("baseline", "improved")
 PUBLISHED_DAYS = {"baseline": 14.5, "improved": 7.15}
@@ -30,11 +27,6 @@ def page(tables: Mapping[str, pd.DataFrame]) -> str:
         **_memory(tables["memory"]),
         comparison_table=comparison_table(comparison), sizes_table=sizes_table(sizes), intensity_table=intensity_table(tables["intensity"]),
     )  # fmt: skip
-
-
-def usable_bytes() -> int:
-    """What a job can have of a GPU's memory."""
-    return parse(resolved(base(), PAPER[1].assignments()), base().near).cluster.gpu.usable_memory_bytes
 
 
 def pick(table: pd.DataFrame, **of: object) -> pd.Series:

