@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from clustersim.errors import InputError
@@ -35,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _fail("out of memory; use fewer micro-batches, layers or simulated ranks")
     except KeyboardInterrupt:
-        print("clustersim: interrupted", file=sys.stderr)
+        with suppress(OSError):
+            print("clustersim: interrupted", file=sys.stderr)
         return 130
     return 0
 
@@ -43,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(message: str) -> int:
     line = " ".join(message.split())
     printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    print(f"clustersim: {printable}", file=sys.stderr)
+    with suppress(OSError):  # nobody can be told
+        print(f"clustersim: {printable}", file=sys.stderr)
     return 2
 
 

@@ -313,6 +313,15 @@ def test_a_step_longer_than_the_clock_counts(small, cli, setting):
     assert_refused_but_for_the_folder(result, "e.yaml: ", "longer than the clock counts (106 days)")
 
 
+def test_a_step_in_which_nothing_takes_any_time_has_no_picture(small, cli):
+    free = ("--set", "cost={forward: 0 s, backward: 0 s}", "--set", "cluster=ideal")
+    for command, picture in (("run", "gantt.png"), ("compare", "comparison.png")):
+        both = ("--strategies", "1f1b,mpp") if command == "compare" else ()
+        result = cli(command, "e.yaml", "-o", "out", *both, *free)
+        assert result.status == 0 and not os.path.exists(f"out/{picture}")
+        assert result.err.splitlines()[-1] == f"note: out/{picture} is not drawn: nothing in the step takes any time"
+
+
 def test_too_large_without_folding(small, cli, monkeypatch):
     monkeypatch.setattr(experiment, "MAX_UNFOLDED_PASSES", 100)  # 8 x 8 fit, 4 copies of them do not
     assert_refused(cli(*RUN, "--no-fold"), BATCH, "x 4 unfolded copies = 256 passes", "at most 100; fold the copies, or")
@@ -380,6 +389,7 @@ def test_a_reader_that_leaves_early():
         (">&-", 0, ""),
         ("2>&-", 0, ""),
         (">/dev/full", 2, "clustersim: output: No space left on device\n"),
+        ("none 2>/dev/full", 2, ""),
     ],
 )
 def test_streams_that_take_nothing(redirection, status, err):

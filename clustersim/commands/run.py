@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
         done.summary["memory_advice"] = _advice(experiment, options)
     paths = write_run(done, folder)
     (folder / _PICTURE).unlink(missing_ok=True)  # of another run
-    if not options.no_plot:
+    if not options.no_plot and _takes_time([done], folder / _PICTURE):
         paths.append(_draw(done, folder))
     if options.json:
         print_json(done.summary)
@@ -54,8 +55,9 @@ def compare(options: argparse.Namespace) -> None:
         runs.append(done)
         paths += write_run(done, folder / done.experiment.strategy.name)
     picture = folder / "comparison.png"
-    compare_gantt([(_headline(done), done.trace.ops) for done in runs], picture)
-    paths.append(picture)
+    if _takes_time(runs, picture):
+        compare_gantt([(_headline(done), done.trace.ops) for done in runs], picture)
+        paths.append(picture)
     if options.json:
         print_json({"runs": [{"strategy": done.experiment.strategy.name, **done.summary} for done in runs]})
         return
@@ -102,6 +104,14 @@ def _advice(experiment: Experiment, options: argparse.Namespace) -> str:
         return load(options.experiment, [*options.overrides, *more])
 
     return memory_advice(experiment, changed, lambda other: _simulate(other, options).summary)
+
+
+def _takes_time(runs: Sequence[Run], picture: Path) -> bool:
+    """Whether there is anything to draw."""
+    if any(done.summary["step_time_s"] > 0 for done in runs):
+        return True
+    print(f"note: {picture} is not drawn: nothing in the step takes any time", file=sys.stderr)
+    return False
 
 
 def _draw(done: Run, folder: Path) -> Path:

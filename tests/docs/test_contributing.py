@@ -33,6 +33,9 @@ def test_a_schedule():
     assert faults(schedule) == []
     assert run_alone(schedule, Times()).makespan_ps == 8 * 4 * 3 * 10**12  # m p (F + B)
     assert most_in_flight(schedule) == (1, 1, 1, 1)
+    for several in ((0, 0), (0, 1, 0, 1), (0, 1, 1, 0)):  # as the tests of the catalogue ask for
+        with pytest.raises(ValueError, match="order one-by-one does not take its stages so; allowed: chunks: 1"):
+            order.run(several, 8)
 
 
 def test_a_topology(tmp_path, capsys):

@@ -63,6 +63,12 @@ def test_when_one_ends_the_other_has_the_link():
     assert result == [1 * S, 2 * S]
 
 
+def test_a_flow_ends_at_the_nearest_picosecond():
+    # 10 bytes/ps each until the first is across, at 1,000 ps. The second then has 14 bytes left at 20 bytes/ps: 0.7 ps.
+    result, _ = ends([20 * S], [(0, 10_000, [0]), (0, 10_014, [0])])
+    assert result == [1000, 1001]
+
+
 def test_when_one_ends_as_another_begins_the_first_to_end_is_found_anew():
     # 5 GB/s each. When the first ends at 1 s the third follows, at the same rate, and ends at 2 s, before the second,
     # which has 10 of its 20 GB left then and the link to itself.
