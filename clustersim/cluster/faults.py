@@ -23,7 +23,7 @@ def link_number(cluster: Cluster, name: str) -> int | None:
     per_copy = len(cluster.node_links)
     first = cluster.link_count - per_copy * cluster.copies
     numbers = range(cluster.link_count)
-    copy = re.search(r"node(\d{1,9})/", name)
+    copy = re.search(r"node([0-9]{1,9})/", name)
     if not cluster.whole and copy is not None:
         if int(copy.group(1)) >= cluster.copies:
             return None

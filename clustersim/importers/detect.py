@@ -17,7 +17,7 @@ JOB_FORMATS = ("megatron", "deepspeed")
 _BLANK = "\ufeff \t\r\n"
 # An object, or a list; in a shell a blank follows either bracket, and no quote. JSON has no comments, files have.
 _COMMENTS = r"(?>\s+|//[^\n]*|/\*.*?\*/)*+"
-_JSON = re.compile(_COMMENTS + r"(?:\{(?:\S|\s+(?:[\"}]|//|/\*)|\s*$)|\[(?:\s*[\]{]|\s*$|[\d\"]))", re.DOTALL)
+_JSON = re.compile(_COMMENTS + r"(?:\{(?:\S|\s+(?:[\"}]|//|/\*)|\s*$)|\[(?:\s*[\]{]|\s*$|[0-9\"]))", re.DOTALL)
 
 
 def topology_format(text: str) -> str:

@@ -98,7 +98,7 @@ def generation_of(name: str) -> Generation:
     ('V100', 'unknown')
     """
     for pattern, capability in _OF_NAME:
-        if re.match(pattern + r"(?!\d)", name, re.IGNORECASE):
+        if re.match(pattern + r"(?![0-9])", name, re.IGNORECASE):
             return GENERATIONS[capability]
     return UNKNOWN
 

@@ -28,7 +28,7 @@ from clustersim.trace.trace import Trace
 _COLUMNS = ("rank", "stream", "kind", "name", "arguments", "start_ps", "end_ps", "launch_ps", "correlation", "bytes", "peer")
 _SPAN_NS = 100 * 86_400 * 10**9
 _PATTERNS = ("[!.]*.json", "[!.]*.json.gz")  # no hidden ones, which a killed command may have left
-_RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_ ]?(\d+)(?!.*(?:rank|worker)[-_ ]?\d)", re.I)
+_RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_ ]?([0-9]+)(?!.*(?:rank|worker)[-_ ]?[0-9])", re.I)
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,7 @@ def _listed(paths: str | Path | Sequence[str | Path]) -> list[tuple[Path, bool]]
         if not inside:
             raise InputError(f"{path}: no profiler trace in this folder: files must end in .json or .json.gz")
         named = not path.is_dir()
-        inside = sorted(inside, key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", one.name)])
-        found += [(one, named) for one in inside]
+        found += [(one, named) for one in sorted(inside, key=_by_numbers)]
     if not found:
         raise InputError("no profiler trace given: a file, several, or a folder")
     return found
@@ -261,3 +260,8 @@ def _no_tables() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     dependencies = pd.DataFrame({"op": number, "on": number})
     links = pd.DataFrame({"link": text, "start_ps": number, "end_ps": number, "rate_bytes_s": number.astype(float)})
     return dependencies, links, pd.DataFrame({"rank": number.astype(np.int32), "time_ps": number, "bytes": number, "what": text})
+
+
+def _by_numbers(path: Path) -> list[str | int]:
+    """rank2 before rank10."""
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", path.name))]

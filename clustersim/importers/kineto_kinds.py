@@ -127,7 +127,7 @@ def group_ranks(arguments: Arguments) -> tuple[int, ...]:
     if isinstance(arguments.ranks, list) and all(isinstance(one, int) for one in arguments.ranks):
         return tuple(arguments.ranks)
     text = arguments.ranks if isinstance(arguments.ranks, str) else ""
-    return tuple(map(int, re.findall(r"\d+", text))) if re.fullmatch(r"\[\s*\d{1,9}(?:\s*,\s*\d{1,9})*\s*\]", text) else ()
+    return tuple(map(int, re.findall(r"[0-9]+", text))) if re.fullmatch(r"\[\s*[0-9]{1,9}(?:\s*,\s*[0-9]{1,9})*\s*\]", text) else ()
 
 
 def group_label(arguments: Arguments) -> str:
@@ -148,5 +148,5 @@ def label_size(label: str) -> int:
     >>> label_size("0 default_pg, 8 ranks [0, 1]"), label_size("")
     (8, 0)
     """
-    found = re.search(r"(?:^|, )(\d+) ranks", label)
+    found = re.search(r"(?:^|, )([0-9]+) ranks", label)
     return int(found.group(1)) if found else 0

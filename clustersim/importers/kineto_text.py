@@ -31,7 +31,7 @@ _LONGEST = 128 << 20
 _NEAR = 1 << 14  # how far from the end of a block a cut is looked for
 _SPACE = b" \t\r\n,"
 NO_JSON = (msgspec.MsgspecError, ValueError, RecursionError)  # the first of msgspec, of which not every release makes it a ValueError
-_BYTE = re.compile(r"(.*) \(byte (\d+)\)", re.S)  # as msgspec says where
+_BYTE = re.compile(r"(.*) \(byte ([0-9]+)\)", re.S)  # as msgspec says where
 _OPEN, _CLOSE = re.compile(rb"\s*\["), re.compile(rb"\s*\]")
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.S)
 

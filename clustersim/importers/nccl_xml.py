@@ -38,7 +38,7 @@ _OF_DEVICE = {
 }  # fmt: skip
 _LANE_GB_S = {"2.5": 0.25, "5": 0.5, "8": 8 * 128 / 130 / 8, "16": 16 * 128 / 130 / 8, "32": 32 * 128 / 130 / 8, "64": 64 * 242 / 256 / 8}
 """Payload of one lane by its GT/s: 8b/10b up to 5, 128b/130b up to 32, 242 of 256 bytes at 64."""
-_SPEED = re.compile(r"\s*(\d{1,3}(?:\.\d)?)\s*GT/s(?:\s+PCIe)?\s*")
+_SPEED = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9])?)\s*GT/s(?:\s+PCIe)?\s*")
 _NCCL_DEFAULT_MB_S = 10_000
 _ASSUMED_SPEED = "assumed: the 10 Gb/s that NCCL takes where <net speed> is missing or not above 0"
 _MAX_SPEED_MB_S = 100_000_000

@@ -31,8 +31,8 @@ WHAT = "the output of `nvidia-smi topo -m`"
 NEAREST_FIRST = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _CODES = f"X, NV and a number, {', '.join(NEAREST_FIRST)} or SOC"
 _CODE = re.compile(r"NV[1-9][0-9]?|PIX|PXB|PHB|NODE|SYS|SOC|X")
-_GPU, _DEVICE = re.compile(r"GPU\d{1,4}"), re.compile(r"(?=\S*\d)[A-Za-z][A-Za-z0-9_.-]{1,30}")
-_LEGEND_ENTRY = re.compile(r"\s*(NIC\d{1,4})\s*:\s*(\S+)\s*")
+_GPU, _DEVICE = re.compile(r"GPU[0-9]{1,4}"), re.compile(r"(?=\S*[0-9])[A-Za-z][A-Za-z0-9_.-]{1,30}")
+_LEGEND_ENTRY = re.compile(r"\s*(NIC[0-9]{1,4})\s*:\s*(\S+)\s*")
 _MAX_DEVICES = 512
 
 

@@ -98,7 +98,7 @@ def preset(name: str) -> Model:
     for model in _MIXTURES:
         if model.name == name:
             return model
-    family = re.fullmatch(r"x-(\d{1,9})", name)
+    family = re.fullmatch(r"x-([0-9]{1,9})", name)
     if family:
         return _x_family(name, int(family[1]))
     raise ValueError(

@@ -41,7 +41,7 @@ def throughput_and_memory() -> list[Case | LeftOut]:
 
 
 def _keys(row: Row) -> Keys:
-    degrees = {name: int(size) for name, size in re.findall(r"([A-Z]+)(\d+)", row["parallelism"])}
+    degrees = {name: int(size) for name, size in re.findall(r"([A-Z]+)([0-9]+)", row["parallelism"])}
     data, tensor, pipeline = degrees["FSDP"], degrees.get("TP", 1), degrees.get("PP", 1)
     local, technique = whole(row["local_batch"]), row["technique"]
     strategy: Keys = {"name": "standard", "partition": "parameters"}

@@ -346,3 +346,10 @@ def test_one_rank_without_gpu_events(tmp_path):
     write(tmp_path / "rank1.json", event(cat="cpu_op"), rank=1)
     imported = load_kineto(tmp_path)
     assert imported.trace.ops["rank"].tolist() == [0] and "rank1.json: no GPU events" in imported.notes
+
+
+def test_files_of_a_folder_are_read_by_their_numbers_whatever_else_counts_as_a_digit(tmp_path):
+    for name in ("1\u00b22.json", "1-2.json", "10-\u0663.json", "9-\u0663.json"):
+        (tmp_path / name).write_text("no trace")
+    with pytest.raises(InputError, match=r"1-2\.json"):
+        load_kineto([tmp_path])

@@ -139,6 +139,7 @@ LINES = GOOD.split("\n")
         (GOOD.replace("GPU1\tGPU2", "GPU1\tGPU1", 1), "each device once"),
         (GOOD.replace("NV18", "NV0"), "'NV0' in column GPU1 is no code"),
         ("hello\nworld\n", "no line of column names"),
+        ("\tGPU\u0663\tCPU Affinity\nGPU0\tX\t0-9\n", "no line of column names"),  # a digit, but none of a GPU's number
         ("", "the file is empty"),
         ("\x00\x01\x02binary\xff", "is not text"),
         ("PK\x03\x04", "is not text"),
