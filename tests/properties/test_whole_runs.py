@@ -3,10 +3,13 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 
+from clustersim.analysis.overlap import rank_split, sweeps
 from clustersim.analysis.ranks import rank_times
+from clustersim.analysis.streams import read_ops, whole_window
 from clustersim.engine.simulate import simulate
 from clustersim.program.build import build_program
 from clustersim.program.kinds import COMPUTE
@@ -111,7 +114,9 @@ def assert_memory_comes_back(memory):
 
 
 def assert_parts_of_time(trace, ops):
-    """Counted anew: between any two changes a rank computes or not, communicates or not."""
+    """Counted anew, against the summary's and the analysis': between any two changes a rank computes or not, communicates or not."""
+    read = read_ops(trace)
+    split = pd.concat([rank_split(cut) for cut in sweeps(read, whole_window(read))]).set_index("rank")
     times = rank_times(trace).set_index("rank")
     for rank, rows in ops.groupby("rank"):
         edges = np.unique(np.concatenate([rows["start_ps"], rows["end_ps"], [0, trace.makespan_ps]]))
@@ -124,7 +129,8 @@ def assert_parts_of_time(trace, ops):
         length, compute = np.diff(edges), on[True]
         talks = on.get(False, np.zeros_like(compute))
         expected = (length[compute].sum(), length[talks & ~compute].sum(), length[~talks & ~compute].sum())
-        assert tuple(times.loc[rank, ["compute_ps", "exposed_ps", "idle_ps"]]) == expected
+        for counted in (times, split):
+            assert tuple(counted.loc[rank, ["compute_ps", "exposed_ps", "idle_ps"]]) == expected
         assert sum(expected) == trace.makespan_ps
 
 
