@@ -84,7 +84,7 @@ def _print(answer: Answer) -> None:
     print(_training_text(question, best))
     print(f"{len(result.candidates):,} candidates bounded, {result.simulated:,} simulated ({result.unfit:,} of them did not fit)")
     _print_plans(question, answer.plans, f"the best {len(answer.plans)} by {question.objective}")
-    if question.each:
+    if question.space.each:
         _print_plans(question, tuple(answer.best_of_each.values()), "the best of each strategy")
     if question.front:
         _print_plans(question, answer.front, "the fastest for at most so many GPUs")

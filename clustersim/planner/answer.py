@@ -51,23 +51,22 @@ class Answer:
 def answer_to(question: Question, jobs: int | None = None, progress: Progress = lambda found, left: None) -> Answer:
     """Search with ``jobs`` processes, by default one a core. InputError, which says what limits, when there is no plan."""
     with workers(question.base, jobs) as pool:
-        result = _searched(question, pool, question.top, question.proven, question.each, progress)
+        result = _searched(question, pool, question.top, question.proven, progress)
         if not result.plans:
             raise InputError(f"plan: {why_none(result, question)}")
         low, high = question.space.gpus
         front = {} if question.per_gpu else {result.plans[0].candidate: result.plans[0]}
         for most in (high, *question.front) if question.front and question.per_gpu else question.front:
-            asked = replace(question, space=replace(question.space, gpus=(low, most)), objective="time")
-            fewer = _searched(asked, pool, 1, 1, False, progress)
+            asked = replace(question, space=replace(question.space, gpus=(low, most), each=False), objective="time")
+            fewer = _searched(asked, pool, 1, 1, progress)
             front |= {found.candidate: found for found in fewer.plans[:1]}
     plans = result.plans[: question.top]
     return Answer(question, result, tuple(plans), tuple(sorted(front.values(), key=lambda found: found.candidate.gpus)))
 
 
-def _searched(question: Question, pool: Any, top: int, proven: int, each: bool, progress: Progress) -> Search:
+def _searched(question: Question, pool: Any, top: int, proven: int, progress: Progress) -> Search:
     return search(
-        question.space, question.base, question.cluster, question.limits, question.score, pool, top=top, proven=proven, each=each,
-        progress=progress,
+        question.space, question.base, question.cluster, question.limits, question.score, pool, top=top, proven=proven, progress=progress,
     )  # fmt: skip
 
 
@@ -91,7 +90,7 @@ def document(answer: Answer) -> dict[str, Any]:
     critical = training.critical_batch if training.least_steps else None
     return {
         "plans": [row(found) for found in answer.plans],
-        "best_of_each": [row(found) for found in answer.best_of_each.values()] if question.each else [],
+        "best_of_each": [row(found) for found in answer.best_of_each.values()] if question.space.each else [],
         "front": [row(found) for found in answer.front] if question.front else [],
         "search": {**counts(answer.result), "objective": question.objective},
         "training": {"least_steps": training.least_steps, "least_sequences": training.least_sequences, "critical_batch": critical},

@@ -43,8 +43,8 @@ _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,6})?(?:e[-+]?[0-9]{1,2})?)"
 
 @dataclass(frozen=True)
 class Question:
-    """``base``: the experiment that candidates complete. ``each``: the best of every strategy is wanted too. ``micro_given``: which
-    micro-batches are looked at was said. ``front``: numbers of GPUs at which the best is wanted.
+    """``base``: the experiment that candidates complete. ``micro_given``: which micro-batches are looked at was said. ``front``: numbers
+    of GPUs at which the best is wanted.
     """
 
     space: Space
@@ -58,7 +58,6 @@ class Question:
     objective: str
     top: int
     proven: int
-    each: bool
     micro_given: bool
     front: tuple[int, ...] = ()
 
@@ -128,12 +127,12 @@ def read_question(
         sequence_parallel=SEQUENCE_PARALLEL[_choice("--sequence-parallel", sequence_parallel, tuple(SEQUENCE_PARALLEL))],
     )  # fmt: skip
     if names:
-        space = replace(space, strategies=names)
+        space = replace(space, strategies=names, each=True)
     if not space.micro:
         space = replace(space, micro=_micro_batches(probe, space))
     question = Question(
         space, base, probe.model, probe.cluster, probe.sequence, Limits(probe.cluster.gpu.usable_memory_bytes), training, prices,
-        _choice("--objective", objective, OBJECTIVES), top, proven, each=bool(names), micro_given=micro_batch is not None,
+        _choice("--objective", objective, OBJECTIVES), top, proven, micro_given=micro_batch is not None,
         front=_front(low, high) if isinstance(gpus, str) and ".." in gpus else (),
     )  # fmt: skip
     if question.objective == "cost" and prices.gpu_hour is None:

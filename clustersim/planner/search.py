@@ -91,18 +91,17 @@ Progress = Callable[[Search, int], None]
 
 def search(
     space: Space, base: Base, cluster: Cluster, limits: Limits, score: Score, pool: Workers, *, top: int = 10, proven: int = 1,
-    each: bool = False,
     progress: Progress = lambda found, left: None,
 ) -> Search:  # fmt: skip
-    """At least ``top`` plans of the space by ``score``, ``proven`` of them the best of all; ``each``: the best of every strategy too."""
-    return _Searching(space, base, cluster, limits, score, max(top, proven), proven, each).run(pool, progress)
+    """At least ``top`` plans of the space by ``score``, ``proven`` of them the best of all, and the best of ``each`` strategy where asked."""
+    return _Searching(space, base, cluster, limits, score, max(top, proven), proven).run(pool, progress)
 
 
 class _Searching:
     """A queue of candidates by the bounds known so far: of compute, of a micro-batch, of the pipeline, with the schedule at hand."""
 
-    def __init__(self, space: Space, base: Base, cluster: Cluster, limits: Limits, score: Score, top: int, proven: int, each: bool) -> None:
-        self.space, self.base, self.limits, self.score, self.top, self.proven, self.each = space, base, limits, score, top, proven, each
+    def __init__(self, space: Space, base: Base, cluster: Cluster, limits: Limits, score: Score, top: int, proven: int) -> None:
+        self.space, self.base, self.limits, self.score, self.top, self.proven = space, base, limits, score, top, proven
         self.result = Search()
         self.scores: list[tuple[float, int, int, Found]] = []
         self.computes: dict[tuple[Any, ...], float] = {}
@@ -150,7 +149,7 @@ class _Searching:
         while self.queue and len(ready) < ROUND:
             score, _, _, looks, bound_s, candidate = heapq.heappop(self.queue)
             if not self.may_be_among_best(candidate.strategy, score):
-                if not self.each:
+                if not self.space.each:
                     self.queue.clear()
             elif looks == LOOKS:
                 ready.append((candidate, bound_s))
@@ -161,7 +160,7 @@ class _Searching:
     def may_be_among_best(self, strategy: str, score: float) -> bool:
         if len(self.scores) < self.top or score < self.scores[self.proven - 1][0]:
             return True
-        return self.each and all(score < own for own, _, _, found in self.scores if found.candidate.strategy == strategy)
+        return self.space.each and all(score < own for own, _, _, found in self.scores if found.candidate.strategy == strategy)
 
     def look(self, candidate: Candidate, bound_s: float, looks: int) -> None:
         """At a simulated micro-batch; at the pipeline and its traffic; at both with what its schedule says of them, and of its memory."""

@@ -2,7 +2,7 @@
 
 >>> space = Space(layers=8, gpus=(1, 8), batch=(8, 8), tensor=(1, 2), strategies=("standard", "mpp"), micro=(1,))
 >>> len(list(roots(space)))
-68
+65
 >>> first = next(roots(space))
 >>> [(one.recompute, one.partition) for one in savers(first, space)]
 [('selective', 'none')]
@@ -75,7 +75,8 @@ class Space:
     GPUs, or divides one; a job inside one node, or one without a pipeline on all GPUs that there are, may leave GPUs of its last node idle.
 
     Of ``recompute`` and ``offload`` the first that fits in memory is taken, and gradients are partitioned only where the optimizer's
-    state alone is not enough: the later ones save memory and are never faster.
+    state alone is not enough: the later ones save memory and are never faster. Without a pipeline one micro-batch leaves no order to
+    choose, and only the first strategy is looked at, unless the best of ``each`` is wanted.
     """
 
     layers: int
@@ -94,6 +95,7 @@ class Space:
     recompute: tuple[str, ...] = ("none", "selective", "full")
     offload: tuple[str, ...] = ("none",)
     sequence_parallel: tuple[bool, ...] = (True,)
+    each: bool = False
 
     @property
     def pipelines(self) -> tuple[int, ...]:
@@ -113,23 +115,12 @@ def roots(space: Space) -> Iterator[Candidate]:
                     for expert in space.expert:
                         for data, micro_batches in _replicas(space, pipeline, tensor * context, micro, expert):
                             for parallel in space.sequence_parallel if tensor > 1 else (False,):
-                                for strategy in space.strategies:
-                                    for chunks in chunks_of(space, PRESETS[strategy], pipeline):
-                                        bare = Candidate(
-                                            data,
-                                            pipeline,
-                                            tensor,
-                                            context,
-                                            expert,
-                                            micro,
-                                            micro_batches,
-                                            strategy,
-                                            chunks,
-                                            parallel,
-                                            recompute=space.recompute[0],
-                                            offload=space.offload[0],
-                                        )
-                                        yield from _partitioned(bare, space)
+                                for strategy, chunks in _orders(space, pipeline, micro_batches):
+                                    bare = Candidate(
+                                        data, pipeline, tensor, context, expert, micro, micro_batches, strategy, chunks, parallel,
+                                        recompute=space.recompute[0], offload=space.offload[0],
+                                    )  # fmt: skip
+                                    yield from _partitioned(bare, space)
 
 
 def _replicas(space: Space, pipeline: int, others: int, micro: int, expert: int) -> Iterator[tuple[int, int]]:
@@ -148,6 +139,15 @@ def _replicas(space: Space, pipeline: int, others: int, micro: int, expert: int)
         if allowed and placed and count >= pipeline and not {(count, True), (count, whole)} & seen:
             yield data, count
             seen.add((count, whole))
+
+
+def _orders(space: Space, pipeline: int, micro_batches: int) -> Iterator[tuple[str, int]]:
+    """Strategies and their chunks."""
+    for strategy in space.strategies:
+        found = chunks_of(space, PRESETS[strategy], pipeline)
+        yield from ((strategy, chunks) for chunks in found)
+        if found and pipeline == micro_batches == 1 and not space.each:
+            return
 
 
 def _partitioned(bare: Candidate, space: Space) -> Iterator[Candidate]:

@@ -5,7 +5,7 @@ import pytest
 
 from clustersim.planner import bounds
 from clustersim.planner.search import search
-from clustersim.planner.space import spenders
+from clustersim.planner.space import roots, spenders
 from tests.planner.small import Here, bounds_to_rows, everything, question
 
 
@@ -61,7 +61,7 @@ def test_the_pruned_search_finds_what_the_exhaustive_one_does(small, objective):
 
 def test_the_best_of_each_strategy(small):
     asked, pool, rows = small
-    found = search(asked.space, asked.base, asked.cluster, asked.limits, asked.score, pool, top=1, each=True)
+    found = search(asked.space, asked.base, asked.cluster, asked.limits, asked.score, pool, top=1)
     for strategy in asked.space.strategies:
         best = min(
             asked.score(one, row["step_time_s"])
@@ -87,3 +87,11 @@ def test_the_whole_pass_of_a_profile_is_that_of_its_simulation(small):
     assert bounds.step_bound_s(profile, bounds.stages_of(profile, "mpp", 2, 2), mpp) == pytest.approx(((2 - 1) * 8 + 8 + 2 - 1) * 4)
     lga = type(one)(**{**vars(one), "strategy": "lga", "chunks": 2})
     assert bounds.step_bound_s(profile, bounds.stages_of(profile, "lga", 2, 2), lga) == pytest.approx((2 * (2 - 1) * 8 + 8 + 2 - 1) * 4)
+
+
+def test_work_that_is_the_same_under_several_names_is_looked_at_once():
+    """8 sequences on 8 replicas are one micro-batch of each, and there is no order to choose; with a list of strategies each is wanted."""
+    asked = {"gpus": 8, "batch": 8, "tensor": 1, "pipeline": 1, "micro_batch": 1, "data": 8}
+    one, each = (question(**asked, **more) for more in ({}, {"strategies": "standard,mpp"}))
+    assert {root.strategy for root in roots(one.space)} == {"standard"}
+    assert {root.strategy for root in roots(each.space)} == {"standard", "mpp"}
