@@ -93,7 +93,7 @@ def search(
     space: Space, base: Base, cluster: Cluster, limits: Limits, score: Score, pool: Workers, *, top: int = 10, proven: int = 1,
     progress: Progress = lambda found, left: None,
 ) -> Search:  # fmt: skip
-    """At least ``top`` plans of the space by ``score``, ``proven`` of them the best of all, and the best of ``each`` strategy where asked."""
+    """At least ``top`` plans of the space by ``score``, ``proven`` of them the best of all; where it says so, the best of ``each`` too."""
     return _Searching(space, base, cluster, limits, score, max(top, proven), proven).run(pool, progress)
 
 
