@@ -22,6 +22,7 @@ from clustersim.analysis.streams import is_profiled
 from clustersim.commands.arguments import time_window
 from clustersim.commands.columns import check_names, typed
 from clustersim.commands.output import print_warnings
+from clustersim.document import shown
 from clustersim.errors import InputError
 from clustersim.exporters.selection import KNOWN
 from clustersim.trace.expand import expanded
@@ -138,6 +139,9 @@ def _simulated(data: RunData, path: Path, name: str, place: str) -> Source:
         _check(data.link_totals, totals, OPTIONAL["link_totals"], {"links": 1, "capacity_bytes_s": 1})
         for column in ("link", "kind"):
             check_names(data.link_totals[column], f"{totals}: {column}")
+        names = data.link_totals["link"].astype(str)
+        if names.duplicated().any():
+            raise InputError(f"{totals}: link: {shown(names[names.duplicated()].iloc[0])} is there twice; expected one row a link")
     stands_for: Mapping[int, int] = {}
     if data.ranks is not None and len(data.trace.ops):  # that of an empty trace is said where it is used
         stands_for = multiplicities(data.ranks, data.trace.ops["rank"].to_numpy(), ranks)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 SWEEP = ["sweep", "e.yaml", "--vary", "batch.global=4,8", "--set", "model.layers=2", "--jobs", "1", "--no-knees", "--json", "-o", "out"]
@@ -55,3 +56,14 @@ def test_an_unreadable_table_is_named(small, cli, command, name, damage):
     assert (result.status, result.out) == (2, "")
     assert result.err.startswith(f"clustersim: run/{name}.parquet: not a readable Parquet table") and result.err.count("\n") == 1
     assert sorted(path.name for path in Path().iterdir()) == ["e.yaml", "run"]
+
+
+@pytest.mark.parametrize("command", ["analyze run", "report run -o r.html", "gantt run --chart links -o g.svg", "convert run --to csv -o c"])
+def test_a_link_that_is_there_twice_is_named(small, cli, command):
+    assert cli("run", "e.yaml", "--set", "model.layers=2", "--no-plot", "-o", "run").status == 0
+    table = pd.read_parquet("run/link_totals.parquet")
+    first = str(table["link"].iloc[0])
+    pd.concat([table, table.iloc[:1]]).to_parquet("run/link_totals.parquet")
+    result = cli(*command.split())
+    assert (result.status, result.out) == (2, "")
+    assert result.err == f"clustersim: run/link_totals.parquet: link: '{first}' is there twice; expected one row a link\n"
