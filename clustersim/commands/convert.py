@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from clustersim import units
 from clustersim.commands.arguments import rank_numbers, seconds
@@ -80,10 +81,20 @@ def _checked(path: Path, format: str) -> RunData:
             print_warnings([f"{path}: its ProfilerSteps are left out: a trace has no steps of a profiler"])
         if imported is not None and not imported.wait_known.all():
             trace = replace(trace, ops=trace.ops.assign(**{KNOWN: imported.wait_known}))
-        for name, column in () if run.link_totals is None else run.link_totals.items():
-            if column.dtype.kind == "f" and not np.isfinite(column).all():
-                raise InputError(f"link_totals: {name}: a row is missing or not finite")
+        for table in ("link_totals", "ranks"):
+            _check_columns(table, getattr(run, table))
         return replace(run, trace=complete(trace))
+
+
+def _check_columns(table: str, columns: pd.DataFrame | None) -> None:
+    """InputError for what a JSON head cannot hold: all but names are finite numbers."""
+    for name, column in () if columns is None else columns.items():
+        if name in ("link", "kind"):
+            continue
+        if not pd.api.types.is_numeric_dtype(column) or column.dtype.kind == "c":
+            raise InputError(f"{table}: {name}: expected numbers")
+        if not np.isfinite(column.to_numpy(dtype=float, na_value=np.nan)).all():
+            raise InputError(f"{table}: {name}: a row is missing or not finite")
 
 
 def _cut(run: RunData, options: argparse.Namespace) -> RunData:
