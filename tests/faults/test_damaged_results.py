@@ -58,7 +58,7 @@ def test_an_unreadable_table_is_named(small, cli, command, name, damage):
     assert sorted(path.name for path in Path().iterdir()) == ["e.yaml", "run"]
 
 
-@pytest.mark.parametrize("command", ["analyze run", "report run -o r.html", "gantt run --chart links -o g.svg", "convert run --to csv -o c"])
+@pytest.mark.parametrize("command", ["analyze run", "report run -o r.html", "gantt run --chart links -o g.svg", "convert run --to csv"])
 def test_a_link_that_is_there_twice_is_named(small, cli, command):
     assert cli("run", "e.yaml", "--set", "model.layers=2", "--no-plot", "-o", "run").status == 0
     table = pd.read_parquet("run/link_totals.parquet")
