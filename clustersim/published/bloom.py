@@ -10,7 +10,8 @@ Megatron-DeepSpeed; train/tr11-176B-ml of the bigscience repository, chronicles-
   section "Rebalancing layers", in production, and with the 106 layers before, the embedding and the logits count as a layer each.
 * nvidia-smi counts MiB; a GB of the notes is taken for a GiB, since a full GPU of 80 GB stands as 80. It is that of the fullest nodes.
 * The second iteration, with a few per cent of noise. PCIe was slower before 25 February ("GBS Variations"), when times fell by 1 to 5 %.
-  Against hanging, some of the runs and production wait for every kernel (``CUDA_LAUNCH_BLOCKING``). Neither is in the experiments.
+  Against hanging, some of the runs and production wait for every kernel (``CUDA_LAUNCH_BLOCKING``), which the notes found to have no
+  impact. Neither is in the experiments.
 * Positions are learned in some of the rows and ALiBi in others, which is not said.
 """
 
