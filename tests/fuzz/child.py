@@ -80,11 +80,11 @@ def _called(arguments: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _judged(arguments: tuple[str, ...], status: object, out: str, err: str) -> tuple[str, str]:
-    lines = err.splitlines()
+    lines = [line for line in err.splitlines() if not line.startswith("warning: ")]  # of the file, before what is wrong with the arguments
     if "out of memory" in err:
         return "memory", err
     if status == 2:
-        right = len(lines) == 1 and err.startswith("clustersim: ") and err.endswith("\n") and len(err) < 2000
+        right = len(lines) == 1 and lines[0].startswith("clustersim: ") and err.endswith("\n") and len(err) < 2000
         listed = arguments[:2] == ("schedule", "check")  # shows the fault in the schedule
         return ("refused" if right and (listed or not out) else "not one line"), err
     if status != 0:
