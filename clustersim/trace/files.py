@@ -182,7 +182,7 @@ def read_run(folder: Path) -> RunData:
 def _table(path: Path, needed: tuple[str, ...]) -> pd.DataFrame:
     try:
         table = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:  # the last three over what pandas notes in the file
         raise InputError(f"{path}: not a readable Parquet table: {' '.join(str(error).split())[:120]}") from None
     missing = [name for name in needed if name not in table]
     if missing:
