@@ -55,6 +55,7 @@ def compare(options: argparse.Namespace) -> None:
         runs.append(done)
         paths += write_run(done, folder / done.experiment.strategy.name)
     picture = folder / "comparison.png"
+    picture.unlink(missing_ok=True)  # of another run
     if _takes_time(runs, picture):
         compare_gantt([(_headline(done), done.trace.ops) for done in runs], picture)
         paths.append(picture)

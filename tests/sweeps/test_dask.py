@@ -1,7 +1,6 @@
 """The same points on a Dask cluster: one in this process's hands, and a scheduler with two workers started by themselves."""
 
 import re
-import subprocess
 import sys
 import time
 
@@ -12,6 +11,7 @@ import clustersim
 from clustersim.errors import InputError
 from clustersim.sweeps import on_dask
 from tests.conftest import SMALL
+from tests.dask_cluster import dask_cluster
 
 VARY = {"batch.global": [4, 17], "network.bandwidth": ["1 Gb/s", "100 Gb/s"]}
 SHORT = ["model.layers=2"]
@@ -38,21 +38,9 @@ def test_a_local_cluster(small, ours):
 
 def test_a_scheduler_and_two_workers_started_as_processes(small, ours, cli):
     pytest.importorskip("distributed", reason="the extra dask is not installed")
-    scheduler = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    started = [scheduler]
-    try:
-        address = next(match[0] for line in scheduler.stderr if (match := re.search(r"tcp://127\.0\.0\.1:\d+", line)))
-        worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
-        started += [subprocess.Popen(worker, stderr=subprocess.DEVNULL) for _ in range(2)]
+    with dask_cluster() as (address, _):
         check(ours, address)
         assert cli("sweep", "e.yaml", "--vary", "batch.global=4,6", "--dask", address, "-o", "out").status == 0
-    finally:
-        for process in reversed(started):
-            process.terminate()
-            process.wait()
 
 
 def test_nobody_at_the_address(small, monkeypatch):
